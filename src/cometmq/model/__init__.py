@@ -1,0 +1,1 @@
+"""Plain values that every floor above shares. Nothing here reads or writes bytes, files or sockets."""

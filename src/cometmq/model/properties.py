@@ -1,0 +1,53 @@
+"""Message properties: the reserved keys, and the string form in which they travel and are stored.
+
+    KEY \\x01 value \\x02 KEY \\x01 value \\x02 ...
+
+The last separator may be missing (batch sub-records of old clients leave it out). A piece without a
+name or without a value is dropped, as Java drops it; a value may contain \\x01.
+
+Mirrors: MessageConst, MessageDecoder.string2messageProperties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NAME_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+KEY_SEPARATOR: Final = " "
+PROPERTIES_SIZE_MAX: Final = 32_767
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+MSG_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+UNIQ_KEY: Final = "UNIQ_KEY"
+INNER_NUM: Final = "INNER_NUM"
+INNER_BASE: Final = "INNER_BASE"
+CLUSTER: Final = "CLUSTER"
+MESSAGE_TYPE: Final = "MSG_TYPE"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+CRC32: Final = "__CRC32#"
+
+
+def parse(text: str) -> dict[str, str]:
+    """Read the string form; a later pair of the same key wins."""
+    found: dict[str, str] = {}
+    for piece in text.split(PROPERTY_SEPARATOR):
+        name, separator, value = piece.partition(NAME_SEPARATOR)
+        if separator and name and value:
+            found[name] = value
+    return found
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """Write the string form, closed by a separator as Java 5 closes it."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
