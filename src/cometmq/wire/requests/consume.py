@@ -1,0 +1,99 @@
+"""Pulling, consumer offsets and looking offsets up.
+
+Mirrors: PullMessageRequestHeader, QueryConsumerOffsetRequestHeader, SearchOffsetRequestHeader and their kin.
+"""
+
+from __future__ import annotations
+
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.schema import Header, Int32, request
+
+
+class PullMessageReply(Header):
+    suggest_which_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    offset_delta: int | None = None
+    topic_sys_flag: Int32 | None = None
+    group_sys_flag: Int32 | None = None
+    forbidden_type: Int32 | None = None
+
+
+@request(RequestCode.PULL_MESSAGE, reply=PullMessageReply)
+class PullMessage(Header):
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    queue_offset: int
+    max_msg_nums: Int32
+    sys_flag: Int32
+    commit_offset: int
+    suspend_timeout_millis: int
+    sub_version: int
+    subscription: str | None = None
+    expression_type: str | None = None
+    max_msg_bytes: Int32 | None = None
+    request_source: Int32 | None = None
+    proxy_froward_client_id: str | None = None
+
+
+@request(RequestCode.LITE_PULL_MESSAGE, reply=PullMessageReply)
+class LitePullMessage(PullMessage):
+    """A pull that the broker's flow control counts apart."""
+
+
+class OffsetReply(Header):
+    offset: int
+
+
+class EarliestTimeReply(Header):
+    timestamp: int
+
+
+@request(RequestCode.QUERY_CONSUMER_OFFSET, reply=OffsetReply)
+class QueryConsumerOffset(Header):
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    set_zero_if_not_found: bool | None = None
+
+
+@request(RequestCode.UPDATE_CONSUMER_OFFSET)
+class UpdateConsumerOffset(Header):
+    consumer_group: str
+    topic: str
+    queue_id: Int32
+    commit_offset: int
+
+
+@request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, reply=OffsetReply)
+class SearchOffset(Header):
+    topic: str
+    queue_id: Int32
+    timestamp: int
+    boundary_type: str | None = None
+
+
+@request(RequestCode.GET_MAX_OFFSET, reply=OffsetReply)
+class GetMaxOffset(Header):
+    topic: str
+    queue_id: Int32
+    committed: bool = True
+
+
+@request(RequestCode.GET_MIN_OFFSET, reply=OffsetReply)
+class GetMinOffset(Header):
+    topic: str
+    queue_id: Int32
+
+
+@request(RequestCode.GET_EARLIEST_MSG_STORETIME, reply=EarliestTimeReply)
+class GetEarliestStoreTime(Header):
+    topic: str
+    queue_id: Int32
+
+
+@request(RequestCode.GET_ALL_CONSUMER_OFFSET)
+class GetAllConsumerOffset(Header):
+    """Everything that all groups have committed, as `consumerOffset.json` holds it."""

@@ -1,0 +1,38 @@
+"""Clients and the groups they belong to.
+
+Mirrors: HeartbeatRequestHeader, UnregisterClientRequestHeader, GetConsumerListByGroupRequestHeader.
+"""
+
+from __future__ import annotations
+
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.schema import Header, named, request
+
+
+@request(RequestCode.HEART_BEAT)
+class HeartBeat(Header):
+    """The body tells who lives in the client: `wire.bodies.heartbeat`."""
+
+
+@request(RequestCode.UNREGISTER_CLIENT)
+class UnregisterClient(Header):
+    client_id: str = named("clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+@request(RequestCode.CHECK_CLIENT_CONFIG)
+class CheckClientConfig(Header):
+    """The body names a subscription whose expression is to be checked."""
+
+
+@request(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
+class GetConsumerListByGroup(Header):
+    consumer_group: str
+
+
+@request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+class NotifyConsumerIdsChanged(Header):
+    """Sent by the broker to the members of a group, one-way."""
+
+    consumer_group: str

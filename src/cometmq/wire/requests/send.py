@@ -1,0 +1,58 @@
+"""Sending: one message (V1 with full names, V2 with one-letter ones), batches.
+
+Mirrors: SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageResponseHeader.
+"""
+
+from __future__ import annotations
+
+from cometmq.wire.codes import RequestCode
+from cometmq.wire.schema import Header, Int32, named, request
+
+
+class SendMessageReply(Header):
+    msg_id: str
+    queue_id: Int32
+    queue_offset: int
+    transaction_id: str | None = None
+    batch_uniq_id: str | None = None
+    recall_handle: str | None = None
+
+
+@request(RequestCode.SEND_MESSAGE, reply=SendMessageReply)
+class SendMessage(Header):
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: int
+    flag: Int32
+    properties: str | None = None
+    reconsume_times: Int32 = 0
+    unit_mode: bool = False
+    max_reconsume_times: Int32 | None = None
+    batch: bool = False
+
+
+@request(RequestCode.SEND_MESSAGE_V2, reply=SendMessageReply)
+class SendMessageV2(Header):
+    producer_group: str = named("a")
+    topic: str = named("b")
+    default_topic: str = named("c")
+    default_topic_queue_nums: Int32 = named("d")
+    queue_id: Int32 = named("e")
+    sys_flag: Int32 = named("f")
+    born_timestamp: int = named("g")
+    flag: Int32 = named("h")
+    properties: str | None = named("i", None)
+    reconsume_times: Int32 = named("j", 0)
+    unit_mode: bool = named("k", False)
+    max_reconsume_times: Int32 | None = named("l", None)
+    batch: bool = named("m", False)
+    broker_name: str | None = named("n", None)
+
+
+@request(RequestCode.SEND_BATCH_MESSAGE, reply=SendMessageReply)
+class SendBatchMessage(SendMessageV2):
+    """Many messages of one topic and queue; the body holds their sub-records (`wire.batch`)."""
