@@ -29,10 +29,11 @@ def unsigned_hash(text: str, prefix_hash: int = 0) -> int:
     units = _units(text)
     length = len(units)
     if length < len(_TAILS):
-        return (prefix_hash * _POWERS[length] + sum(map(mul, units, _TAILS[length]))) & 0xFFFFFFFF
+        tail: int = sum(map(mul, units, _TAILS[length]))
+        return (prefix_hash * _POWERS[length] + tail) & 0xFFFFFFFF
     total = prefix_hash
     for unit in units:
-        total = total * 31 + unit & 0xFFFFFFFF
+        total = (total * 31 + unit) & 0xFFFFFFFF
     return total
 
 

@@ -120,7 +120,8 @@ def _decode_json(header: memoryview, body: memoryview) -> Command:
         language=_LANGUAGES.get(language, 0) if isinstance(language, str) else 0,
         version=get("version", 0),
     )
-    if not (type(command.code) is int is type(command.opaque) and type(command.flag) is int is type(command.version)):
+    numbers: tuple[Any, ...] = (command.code, command.opaque, command.flag, command.version)
+    if not all(type(number) is int for number in numbers):
         raise ProtocolError("code, opaque, flag and version must be whole numbers")
     if command.remark is not None and not isinstance(command.remark, str):
         command.remark = fastjson.text_of(command.remark)

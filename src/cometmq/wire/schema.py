@@ -5,7 +5,7 @@
         topic: str
         queue_id: Int32
         committed: bool = True
-        group: str | None = named("consumerGroup", None)
+        group: str | None = named("consumerGroup", default=None)
 
 A field's name on the wire is its own in camelCase unless `named`. A field without a default must be there;
 one with a default takes it when it is missing. A value of the wrong type counts as missing, as it does in
@@ -43,7 +43,7 @@ Int32 = Annotated[int, 32]
 _WHOLE = re.compile(r"[+-]?\d+\Z")
 
 
-def named(wire_name: str, default: Any = MISSING) -> Any:
+def named(wire_name: str, *, default: Any = MISSING) -> Any:
     """A field whose name on the wire is not its own in camelCase."""
     return field(default=default, metadata={"wire": wire_name})
 

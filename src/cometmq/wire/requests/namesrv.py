@@ -24,7 +24,7 @@ class RegisterBroker(Header):
     heartbeat_timeout_millis: int | None = None
     enable_acting_master: bool | None = None
     compressed: bool = False
-    body_crc32: Int32 = named("bodyCrc32", 0)
+    body_crc32: Int32 = named("bodyCrc32", default=0)
 
 
 @request(RequestCode.UNREGISTER_BROKER)

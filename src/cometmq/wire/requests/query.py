@@ -23,7 +23,7 @@ class QueryMessage(Header):
     end_timestamp: int
     index_type: str | None = None
     last_key: str | None = None
-    unique_key: bool = named("_UNIQUE_KEY_QUERY", False)
+    unique_key: bool = named("_UNIQUE_KEY_QUERY", default=False)
 
 
 @request(RequestCode.VIEW_MESSAGE_BY_ID)

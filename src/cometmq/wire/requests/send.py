@@ -45,12 +45,12 @@ class SendMessageV2(Header):
     sys_flag: Int32 = named("f")
     born_timestamp: int = named("g")
     flag: Int32 = named("h")
-    properties: str | None = named("i", None)
-    reconsume_times: Int32 = named("j", 0)
-    unit_mode: bool = named("k", False)
-    max_reconsume_times: Int32 | None = named("l", None)
-    batch: bool = named("m", False)
-    broker_name: str | None = named("n", None)
+    properties: str | None = named("i", default=None)
+    reconsume_times: Int32 = named("j", default=0)
+    unit_mode: bool = named("k", default=False)
+    max_reconsume_times: Int32 | None = named("l", default=None)
+    batch: bool = named("m", default=False)
+    broker_name: str | None = named("n", default=None)
 
 
 @request(RequestCode.SEND_BATCH_MESSAGE, reply=SendMessageReply)

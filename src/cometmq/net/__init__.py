@@ -1,0 +1,1 @@
+"""Sockets: the only floor that opens them. Everything above speaks in commands."""

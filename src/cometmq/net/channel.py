@@ -1,0 +1,175 @@
+"""One connection, seen from either end: requests out, replies back, and the replies we owe.
+
+Output of one turn of the event loop leaves in one write: `send` collects, `_drain` writes.
+A peer that does not read is not read from either (`pause_reading`), so what is queued for it stays bounded
+by the transport's high-water mark plus the replies to what it had already sent.
+
+Mirrors: NettyRemotingAbstract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from cometmq.errors import PeerRefused, PeerTimeout, PeerUnreachable, ProtocolError
+from cometmq.wire.codes import FLAG_ONE_WAY, FRAME_SIZE_MAX, ResponseCode
+from cometmq.wire.command import Body, Command, decode_command, encode_command
+from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.schema import Header
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+
+RequestSink = Callable[["Channel", Command], None]
+
+
+class Channel(asyncio.Protocol):
+    """A connection that carries commands. Make it as the protocol of a transport, not directly."""
+
+    def __init__(
+        self,
+        on_request: RequestSink,
+        *,
+        on_open: Callable[[Channel], None] | None = None,
+        on_close: Callable[[Channel], None] | None = None,
+        frame_size_max: int = FRAME_SIZE_MAX,
+    ) -> None:
+        self._on_request = on_request
+        self._on_open = on_open
+        self._on_close = on_close
+        self._decoder = FrameDecoder(frame_size_max)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._out: list[Body] = []
+        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._opaques = itertools.count(1)
+        self.peer = "?"
+        self.peer_ip = "0.0.0.0"
+        self.peer_port = 0
+        self.last_read = self._loop.time()
+        self.closed: asyncio.Future[str] = self._loop.create_future()
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        if isinstance(name, tuple) and len(name) >= 2:
+            self.peer_ip, self.peer_port = name[0], name[1]
+            self.peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+        if self._on_open is not None:
+            self._on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_read = self._loop.time()
+        try:
+            for frame in self._decoder.feed(data):
+                command = decode_command(frame)
+                if command.flag & 1:
+                    self._resolve(command)
+                else:
+                    self._on_request(self, command)
+        except ProtocolError as broken:
+            self.close(f"bytes that cannot be trusted: {broken}")
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._finish(str(exc) if exc else "closed by the peer")
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # --- what the floors above call
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self.closed.done()
+
+    @property
+    def unfinished_frame(self) -> bool:
+        return self._decoder.unfinished
+
+    def send(self, *buffers: Body) -> None:
+        """Queue bytes; what one turn of the loop queued leaves together."""
+        if not self._out:
+            self._loop.call_soon(self._drain)
+        self._out.extend(buffers)
+
+    def _drain(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(out) if len(out) > 1 else self._transport.write(out[0])
+
+    async def call(self, request: Header, body: Body = b"", *, timeout_ms: int = 3_000) -> Command:
+        """Ask, and wait for the answer. An answer other than success is raised as `PeerRefused`."""
+        answer = await self.exchange(request.command(body), timeout_ms=timeout_ms)
+        if answer.code != _SUCCESS:
+            raise PeerRefused(answer.code, answer.remark or "", self.peer)
+        return answer
+
+    async def exchange(self, command: Command, *, timeout_ms: int = 3_000) -> Command:
+        """Send a command and return whatever the peer answers."""
+        if not self.is_open:
+            raise PeerUnreachable(f"the connection to {self.peer} is closed")
+        command.opaque = next(self._opaques) & 0x7FFFFFFF
+        waiter: asyncio.Future[Command] = self._loop.create_future()
+        self._waiting[command.opaque] = waiter
+        self.send(encode_command(command))
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await waiter
+        except TimeoutError:
+            raise PeerTimeout(f"{self.peer} did not answer code {command.code} within {timeout_ms} ms") from None
+        finally:
+            self._waiting.pop(command.opaque, None)
+
+    def notify(self, request: Header, body: Body = b"") -> None:
+        """Send a request that nobody answers."""
+        command = request.command(body)
+        command.flag |= FLAG_ONE_WAY
+        command.opaque = next(self._opaques) & 0x7FFFFFFF
+        self.send(encode_command(command))
+
+    def _resolve(self, answer: Command) -> None:
+        waiter = self._waiting.get(answer.opaque)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(answer)
+
+    def close(self, why: str = "closed by us") -> None:
+        """Send what is queued, then close."""
+        if self._transport is not None and not self._transport.is_closing():
+            if self._out:
+                self._drain()
+            self._transport.close()
+        self._finish(why)
+
+    def _finish(self, why: str) -> None:
+        if self.closed.done():
+            return
+        self.closed.set_result(why)
+        lost = PeerUnreachable(f"the connection to {self.peer} was lost: {why}")
+        for waiter in self._waiting.values():
+            if not waiter.done():
+                waiter.set_exception(lost)
+        self._waiting.clear()
+        if self._on_close is not None:
+            self._on_close(self)
+
+
+def refuse_requests(channel: Channel, command: Command) -> None:
+    """The request sink of a connection that only asks."""
+    reply: Any = Command(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        opaque=command.opaque,
+        flag=1,
+        remark=f"request type {command.code} not supported",
+        serialize=command.serialize,
+    )
+    if not command.is_one_way:
+        channel.send(encode_command(reply))

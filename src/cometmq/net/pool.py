@@ -1,0 +1,64 @@
+"""Outgoing connections, one per address, made when first needed and again after they were lost.
+
+Mirrors: NettyRemotingClient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cometmq.errors import PeerUnreachable
+from cometmq.net.channel import Channel, RequestSink, refuse_requests
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port`, or `[v6]:port`, as two values."""
+    host, separator, port = address.strip().rpartition(":")
+    if not separator or not port.isdigit():
+        raise PeerUnreachable(f"{address!r} is not an address: host:port is expected")
+    return host.strip("[]"), int(port)
+
+
+def split_addresses(text: str) -> list[str]:
+    """`a:9876;b:9876` as a list."""
+    return [part.strip() for part in text.split(";") if part.strip()]
+
+
+async def connect(address: str, *, on_request: RequestSink = refuse_requests, timeout_ms: int = 3_000) -> Channel:
+    """Open one connection."""
+    host, port = split_address(address)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, channel = await loop.create_connection(lambda: Channel(on_request), host, port)
+    except TimeoutError:
+        raise PeerUnreachable(f"{address} did not accept a connection within {timeout_ms} ms") from None
+    except OSError as refused:
+        raise PeerUnreachable(f"cannot connect to {address}: {refused}") from None
+    return channel
+
+
+class Pool:
+    """Channels by address."""
+
+    def __init__(self, *, on_request: RequestSink = refuse_requests) -> None:
+        self._on_request = on_request
+        self._channels: dict[str, Channel] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def channel(self, address: str, *, timeout_ms: int = 3_000) -> Channel:
+        """The open connection to `address`, made now if there is none."""
+        found = self._channels.get(address)
+        if found is not None and found.is_open:
+            return found
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            found = self._channels.get(address)
+            if found is None or not found.is_open:
+                found = await connect(address, on_request=self._on_request, timeout_ms=timeout_ms)
+                self._channels[address] = found
+        return found
+
+    async def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

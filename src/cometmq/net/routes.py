@@ -1,0 +1,175 @@
+"""From a request's code to the function that answers it.
+
+    class Offsets:
+        @handles(GetMaxOffset)
+        def max_offset(self, request: GetMaxOffset, call: Call) -> Header | None:
+            return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
+
+A handler returns a header (success), or calls `call.reply(...)` itself, now or later, and returns `LATER`.
+An `async def` handler runs as a task of the server. What a handler raises from the tree in `errors` becomes
+the answer; this is the one place where an error becomes a code.
+
+Mirrors: NettyRemotingAbstract.processRequestCommand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from cometmq.errors import CometError
+from cometmq.net.channel import Channel
+from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
+from cometmq.wire.command import Body, Command, encode_head
+from cometmq.wire.schema import Empty, Header
+
+log = logging.getLogger("cometmq.net")
+
+_SUCCESS: Final = int(ResponseCode.SUCCESS)
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Later:
+    """The mark that a handler answers by itself."""
+
+
+LATER: Final = Later()
+
+
+class Call:
+    """One request under way: the command, where it came from, and the way back."""
+
+    __slots__ = ("answered", "channel", "command")
+
+    def __init__(self, channel: Channel, command: Command) -> None:
+        self.channel = channel
+        self.command = command
+        self.answered = False
+
+    @property
+    def body(self) -> Body:
+        return self.command.body
+
+    def reply(
+        self,
+        header: Header | None = None,
+        *,
+        code: int = _SUCCESS,
+        remark: str | None = None,
+        body: Body = b"",
+        ext: dict[str, str] | None = None,
+    ) -> None:
+        """Answer; only the first answer counts, and a one-way request gets none."""
+        self.reply_parts(header, [body] if body else [], len(body), code=code, remark=remark, ext=ext)
+
+    def reply_parts(
+        self,
+        header: Header | None,
+        body: list[Any],
+        body_size: int,
+        *,
+        code: int = _SUCCESS,
+        remark: str | None = None,
+        ext: dict[str, str] | None = None,
+    ) -> None:
+        """Answer with a body in pieces, which are written as they are."""
+        command = self.command
+        if self.answered or command.flag & FLAG_ONE_WAY:
+            return
+        self.answered = True
+        fields = header.write() if header is not None else {}
+        if ext:
+            fields.update(ext)
+        answer = Command(
+            code, opaque=command.opaque, flag=FLAG_RESPONSE, ext=fields, remark=remark, serialize=command.serialize
+        )
+        self.channel.send(encode_head(answer, body_size), *body)
+
+    def refuse(self, error: Exception) -> None:
+        """Answer with an error."""
+        if isinstance(error, CometError):
+            code = ResponseCode[error.response]
+            self.reply(code=code, remark=str(error))
+        else:
+            log.error("request code %d from %s failed", self.command.code, self.channel.peer, exc_info=error)
+            self.reply(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+
+Handler = Callable[[Any, Call], "Header | Later | Coroutine[Any, Any, Header | Later]"]
+
+
+def handles(*requests: type[Header]) -> Callable[[_F], _F]:
+    """Mark a method as the handler of these requests."""
+
+    def mark(function: _F) -> _F:
+        function.__handles__ = requests  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+class Routes:
+    """The table of one server, and the tasks of its slow handlers."""
+
+    def __init__(self) -> None:
+        self._table: dict[int, tuple[type[Header], Handler, bool]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, *services: object) -> None:
+        """Take the marked methods of these objects."""
+        for service in services:
+            for _, method in inspect.getmembers(service, callable):
+                for request in getattr(method, "__handles__", ()):
+                    if request.code in self._table:
+                        raise ValueError(f"{request.code!r} has two handlers")
+                    self._table[request.code] = (request, method, inspect.iscoroutinefunction(method))
+
+    @property
+    def codes(self) -> set[int]:
+        return set(self._table)
+
+    def answer(self, channel: Channel, command: Command) -> None:
+        """Find the handler, run it, and send what it returns."""
+        call = Call(channel, command)
+        route = self._table.get(command.code)
+        if route is None:
+            call.reply(
+                code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {command.code} not supported"
+            )
+            return
+        header_type, handler, is_slow = route
+        try:
+            request = header_type.read(command.ext)
+            if is_slow:
+                task = asyncio.get_running_loop().create_task(self._finish(call, handler(request, call)))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                return
+            answer = handler(request, call)
+        except Exception as error:
+            call.refuse(error)
+            return
+        if isinstance(answer, Header):
+            call.reply(answer)
+
+    async def _finish(self, call: Call, running: Any) -> None:
+        try:
+            answer = await running
+        except Exception as error:
+            call.refuse(error)
+            return
+        if isinstance(answer, Header):
+            call.reply(answer)
+
+    async def close(self) -> None:
+        """Stop what is still running."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+DONE: Final = Empty()
+"""The answer of a handler that has nothing to say but success."""

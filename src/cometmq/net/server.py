@@ -1,0 +1,140 @@
+"""A listening socket and its connections, with the limits that keep strangers from costing much.
+
+Idle connections are closed after `idle_s`, those with half a frame after `unfinished_s`; one sweep looks at
+all of them, so a connection costs no timer.
+
+Mirrors: NettyRemotingServer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from cometmq.errors import ConfigError
+from cometmq.net.channel import Channel, RequestSink
+
+log = logging.getLogger("cometmq.net")
+
+IDLE_S: Final = 120.0
+UNFINISHED_S: Final = 10.0
+SWEEP_S: Final = 5.0
+CONNECTIONS_MAX: Final = 10_000
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound, not yet listening socket; says in words why it could not be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except (OSError, OverflowError) as refused:
+        sock.close()
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {refused}. Is another process there? Choose another port or stop it."
+        ) from None
+    return sock
+
+
+def bind_group(host: str, port: int, shifts: Iterable[int]) -> list[socket.socket]:
+    """Sockets on port + each shift, all or none; port 0 searches for a free group."""
+    shifts = list(shifts)
+    if port:
+        return _bind_all(host, port, shifts)
+    refused: ConfigError | None = None
+    for _ in range(64):
+        probe = bind(host, 0)
+        free = probe.getsockname()[1] + 2  # never so low that a shift leaves the range
+        probe.close()
+        try:
+            return _bind_all(host, free, shifts)
+        except ConfigError as error:
+            refused = error
+    raise ConfigError(f"no free group of ports on {host}: {refused}")
+
+
+def _bind_all(host: str, port: int, shifts: list[int]) -> list[socket.socket]:
+    bound: list[socket.socket] = []
+    try:
+        for shift in shifts:
+            bound.append(bind(host, port + shift))
+    except ConfigError:
+        for sock in bound:
+            sock.close()
+        raise
+    return bound
+
+
+class Server:
+    """Accepts connections on one or more sockets and hands their requests to one sink."""
+
+    def __init__(
+        self,
+        on_request: RequestSink,
+        *,
+        on_open: Callable[[Channel], None] | None = None,
+        on_close: Callable[[Channel], None] | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        idle_s: float = IDLE_S,
+        unfinished_s: float = UNFINISHED_S,
+    ) -> None:
+        self._on_request = on_request
+        self._on_open = on_open
+        self._on_close = on_close
+        self._connections_max = connections_max
+        self._idle_s = idle_s
+        self._unfinished_s = unfinished_s
+        self._servers: list[asyncio.Server] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self.channels: set[Channel] = set()
+
+    async def listen(self, sock: socket.socket) -> None:
+        """Serve on a bound socket."""
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(self._accept, sock=sock, backlog=1024))
+        if self._sweep is None:
+            self._sweep = loop.call_later(SWEEP_S, self._close_idle)
+
+    def _accept(self) -> Channel:
+        return Channel(self._on_request, on_open=self._opened, on_close=self._closed)
+
+    def _opened(self, channel: Channel) -> None:
+        if len(self.channels) >= self._connections_max:
+            log.warning("refused %s: %d connections are open, the most allowed", channel.peer, len(self.channels))
+            channel.close("too many connections")
+            return
+        self.channels.add(channel)
+        if self._on_open is not None:
+            self._on_open(channel)
+
+    def _closed(self, channel: Channel) -> None:
+        if channel in self.channels:
+            self.channels.remove(channel)
+            if self._on_close is not None:
+                self._on_close(channel)
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for channel in list(self.channels):
+            silent_s = now - channel.last_read
+            if silent_s > self._idle_s:
+                channel.close(f"silent for {silent_s:.0f} s")
+            elif channel.unfinished_frame and silent_s > self._unfinished_s:
+                channel.close(f"a frame was left unfinished for {silent_s:.0f} s")
+        self._sweep = loop.call_later(SWEEP_S, self._close_idle)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for server in self._servers:
+            server.close()
+        for channel in list(self.channels):
+            channel.close("the server stops")
+        for server in self._servers:
+            await server.wait_closed()
