@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from cometmq.errors import CometError
@@ -98,7 +98,7 @@ class Call:
             self.reply(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
 
-Handler = Callable[[Any, Call], "Header | Later | Coroutine[Any, Any, Header | Later]"]
+Handler = Callable[[Any, Call], Any]
 
 
 def handles(*requests: type[Header]) -> Callable[[_F], _F]:

@@ -61,7 +61,7 @@ def _bind_all(host: str, port: int, shifts: list[int]) -> list[socket.socket]:
     bound: list[socket.socket] = []
     try:
         for shift in shifts:
-            bound.append(bind(host, port + shift))
+            bound.append(bind(host, port + shift))  # noqa: PERF401 (what is bound must be known if a later one fails)
     except ConfigError:
         for sock in bound:
             sock.close()

@@ -49,7 +49,7 @@ class FileSystem(Protocol):
     def sync(self, fd: int) -> None:
         """Data, and the metadata needed to read it back, to the disk (fdatasync)."""
 
-    def sync_dir(self, path: str) -> None:
+    def fsync_dir(self, path: str) -> None:
         """The names in a directory to the disk."""
 
     def map_read(self, path: str) -> memoryview:
@@ -125,7 +125,7 @@ class OsFs:
     def sync(self, fd: int) -> None:
         os.fdatasync(fd)
 
-    def sync_dir(self, path: str) -> None:
+    def fsync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

@@ -116,15 +116,13 @@ def _decode_json(header: memoryview, body: memoryview) -> Command:
         flag=get("flag", 0),
         ext=ext,
         body=body,
-        remark=get("remark"),
+        remark=None if (remark := get("remark")) is None else fastjson.text_of(remark),
         language=_LANGUAGES.get(language, 0) if isinstance(language, str) else 0,
         version=get("version", 0),
     )
     numbers: tuple[Any, ...] = (command.code, command.opaque, command.flag, command.version)
     if not all(type(number) is int for number in numbers):
         raise ProtocolError("code, opaque, flag and version must be whole numbers")
-    if command.remark is not None and not isinstance(command.remark, str):
-        command.remark = fastjson.text_of(command.remark)
     for value in ext.values():
         if type(value) is not str:
             command.ext = {k: fastjson.text_of(v) for k, v in ext.items() if v is not None}
