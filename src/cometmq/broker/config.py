@@ -1,0 +1,70 @@
+"""The broker's own settings; the store's are in `store.config`. Names and defaults are those of Java's BrokerConfig.
+
+Differences on purpose: `bind_address` is loopback, and `broker_ip1` is chosen at start when it is not given.
+
+Mirrors: BrokerConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cometmq.model.sysflag import READ_WRITE
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """One broker. A field's Java key is its name in camelCase."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = MASTER_ID
+    broker_role: str = "ASYNC_MASTER"
+    broker_permission: int = READ_WRITE
+    region_id: str = "DefaultRegion"
+
+    # network
+    bind_address: str = "127.0.0.1"
+    listen_port: int = 10911
+    ha_listen_port: int | None = None
+    broker_ip1: str | None = None
+    broker_ip2: str | None = None
+    namesrv_addr: str | None = None
+    register_name_server_period: int = 30_000
+    register_broker_timeout_mills: int = 24_000
+    compressed_register: bool = False
+    force_register: bool = True
+    server_channel_max_idle_time_seconds: int = 120
+    channel_expired_timeout: int = 120_000
+
+    # topics and groups
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    default_topic_queue_nums: int = 8
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    trace_on: bool = True
+    auto_delete_unused_stats: bool = False
+
+    # sending
+    send_thread_pool_queue_capacity: int = 10_000
+    broker_fast_failure_enable: bool = True
+    os_page_cache_busy_time_out_mills: int = 1_000
+    reject_transaction_message: bool = False
+
+    # pulling
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1_000
+    lite_pull_message_enable: bool = True
+    slave_read_enable: bool = False
+    enable_property_filter: bool = False
+    use_server_side_reset_offset: bool = True
+    pull_thread_pool_queue_capacity: int = 100_000
+    default_query_max_num: int = 32
+
+    # consumer offsets
+    flush_consumer_offset_interval: int = 5_000
