@@ -1,0 +1,334 @@
+"""Messages by key: where in the CommitLog are the messages of a topic that carry a key, a unique key or a tag?
+
+    <root>/index/20250131093000123    local time of creation; names sort by age, only the last is written
+
+Key text: `topic#key`, and `topic#T#tag` for a tag; only its hash is stored, so a reader must look at the message.
+
+Invariants: a put makes no system call but when a file is full or 1 MiB of entries has gathered; everything put
+is found at once; entries stand in the order of the log, each message's once.
+
+Flushing has three steps so that the slow one may leave the loop's thread: `prepare` (copies what is dirty; loop
+thread), `run` (writes and syncs; any thread), `finish` (loop thread). `flush` is all three. A full disk costs
+nothing while the entries fit in memory: they wait for the next flush.
+
+Mirrors: IndexService.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from cometmq.clock import Clock, SystemClock
+from cometmq.model.java_hash import unsigned_hash
+from cometmq.model.properties import KEY_SEPARATOR
+from cometmq.store.config import StoreConfig
+from cometmq.store.fs import FileSystem
+from cometmq.store.index_file import IndexFile, IndexWrite
+from cometmq.store.index_repair import repair, slots_run_ahead
+
+TAG_TYPE: Final = "T"
+_TAG_PREFIX: Final = f"{TAG_TYPE}#"
+_PREFIXES_MAX: Final = 10_000
+
+
+def index_keys(uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
+    """What a message is indexed under, in Java's order; none for a transaction's rollback (the caller knows)."""
+    found = [uniq_key] if uniq_key else []
+    if keys:
+        found += [key for key in keys.split(KEY_SEPARATOR) if key]
+    if tags:
+        found.append(_TAG_PREFIX + tags)
+    return found
+
+
+def positive_hash(text: str, prefix_hash: int = 0) -> int:
+    """The hash of a key as entries store it: Java's `abs(hashCode)`, with the one value that has no abs as 0."""
+    value = unsigned_hash(text, prefix_hash)
+    return (-value & 0x7FFF_FFFF) if value & 0x8000_0000 else value
+
+
+def file_name(time_ms: int) -> str:
+    """yyyyMMddHHmmssSSS, local time."""
+    return f"{time.strftime('%Y%m%d%H%M%S', time.localtime(time_ms // 1000))}{time_ms % 1000:03d}"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFlush:
+    """A flush under way: complete up to `store_time_ms` once it has run."""
+
+    fs: FileSystem
+    new_names_in: str | None
+    writes: list[IndexWrite]
+    store_time_ms: int
+
+    def run(self) -> None:
+        """Write and sync; from any thread."""
+        for write in self.writes:
+            write.run()
+        if self.new_names_in:
+            self.fs.fsync_dir(self.new_names_in)
+
+
+class IndexService:
+    """The files of the index. One thread puts, flushes and deletes; `query` may run in others."""
+
+    def __init__(self, fs: FileSystem, directory: str, config: StoreConfig, clock: Clock | None = None) -> None:
+        self._fs = fs
+        self._dir = directory
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._files: list[IndexFile] = []
+        self._last: IndexFile | None = None  # the one that takes puts
+        self._unflushed: list[IndexFile] = []
+        self._new_names = False
+        self._flushing = False
+        self._prefix_hashes: dict[str, int] = {}
+        self._indexed_before = -1  # what stood in the files at load; replay brings it again
+        self._seen_ms = 0
+        self._retired: list[IndexFile] = []  # deleted, but a query may still read them
+        self._readers = 0
+        self._readers_lock = Lock()
+        self.flushed_store_time_ms = 0
+        self.fault: str | None = None
+        self.skipped: list[str] = []
+
+    # Start and end
+
+    def load(self, clean_exit: bool, checkpoint_index_ms: int) -> None:
+        """Open what is there; after a kill, repair what was being written."""
+        self._fs.make_dirs(self._dir)
+        files = [file for name in self._fs.list_dir(self._dir) if (file := self._open(name)) is not None]
+        if not clean_exit:
+            files = [file for file in files if not self._unlink_if_empty(file)]
+            doubtful = files[-2:]  # only these can have had a flush under way
+            for file in files:
+                if file.end_ms > checkpoint_index_ms or (file in doubtful and slots_run_ahead(file)):
+                    repair(file)
+            files = [file for file in files if not self._unlink_if_empty(file)]
+        self._files = files
+        if files:
+            last = files[-1]
+            self._indexed_before = last.end_offset
+            self._seen_ms = last.end_ms
+            if not last.full:
+                self._last = last
+                last.read_slots()
+        for file in files[:-1]:
+            file.forget_slots()
+        self._seen_ms = self.flushed_store_time_ms = max(checkpoint_index_ms, self._seen_ms)
+
+    def _open(self, name: str) -> IndexFile | None:
+        if not name.isascii() or not name.isdigit():
+            return None
+        file = self._file(name)
+        size = self._fs.size(file.path)
+        if size == 0:
+            self._fs.unlink(file.path)
+            return None
+        if size != file.size:
+            self.skipped.append(
+                f"{file.path} is left alone: it has {size} bytes, but maxHashSlotNum and maxIndexNum say {file.size}"
+            )
+            return None
+        file.open()
+        return file
+
+    def _file(self, name: str) -> IndexFile:
+        path = f"{self._dir}/{name}"
+        return IndexFile(self._fs, path, self._config.max_hash_slot_num, self._config.max_index_num)
+
+    def _unlink_if_empty(self, file: IndexFile) -> bool:
+        if file.next_entry > 1:
+            return False
+        file.close()
+        self._fs.unlink(file.path)
+        return True
+
+    def truncate(self, log_end: int) -> None:
+        """Recovery found that the log ends here: forget what lies behind, on disk too."""
+        while self._files and self._files[-1].end_offset >= log_end:
+            file = self._files[-1]
+            file.cut(log_end)
+            if file not in self._unflushed:
+                self._unflushed.append(file)
+            if file.next_entry > 1:
+                break
+            self._files.pop()
+            self._unflushed.remove(file)
+            self._unlink_if_empty(file)
+        self._last = self._files[-1] if self._files and not self._files[-1].full else None
+        self._indexed_before = min(self._indexed_before, log_end - 1)
+        self.flush()
+
+    def close(self) -> None:
+        """Close the files; what was not flushed is lost."""
+        for file in self._files:
+            file.close()
+        self._files = []
+        self._last = None
+        self._close_retired()
+
+    # Putting
+
+    def put(self, topic: str, keys: Iterable[str], physical_offset: int, store_time_ms: int) -> None:
+        """One entry per key (see `index_keys`). Calls come in the order of the log, also for messages without keys."""
+        if self.fault is not None:
+            return
+        if physical_offset <= self._indexed_before:
+            if physical_offset < self._indexed_before:
+                return
+            keys = self._missing(topic, keys, physical_offset)
+        prefix_hash = self._prefix_hashes.get(topic)
+        if prefix_hash is None:
+            prefix_hash = self._remember_prefix(topic)
+        file = self._last
+        try:
+            for key in keys:
+                value = unsigned_hash(key, prefix_hash)
+                if file is None or file.next_entry >= file.entry_count:
+                    file = self._roll()
+                file.put(-value & 0x7FFF_FFFF if value & 0x8000_0000 else value, physical_offset, store_time_ms)
+        except OSError as error:
+            self.fault = (
+                f"{self._dir}: messages from offset {physical_offset} on are not indexed ({error.strerror}); "
+                "free some disk space and restart to index them"
+            )
+            return
+        self._seen_ms = store_time_ms
+
+    def _remember_prefix(self, topic: str) -> int:
+        if len(self._prefix_hashes) >= _PREFIXES_MAX:
+            self._prefix_hashes.clear()
+        prefix_hash = self._prefix_hashes[topic] = unsigned_hash(f"{topic}#")
+        return prefix_hash
+
+    def _missing(self, topic: str, keys: Iterable[str], physical_offset: int) -> list[str]:
+        """Of the last message in the files, the keys that did not get there before the kill."""
+        missing = []
+        for key in keys:
+            found: list[int] = []
+            key_hash = positive_hash(key, unsigned_hash(f"{topic}#"))
+            for file in self._files[-2:]:
+                file.select(found, key_hash, self._config.max_index_num, 0, 1 << 62)
+            if physical_offset not in found:
+                missing.append(key)
+        return missing
+
+    def _roll(self) -> IndexFile:
+        """The next file. It starts with the end of the one before, as Java's does."""
+        before = self._files[-1] if self._files else None
+        time_ms = self._clock.now_ms()
+        name = file_name(time_ms)
+        while before is not None and name <= before.path.rpartition("/")[2]:
+            name = f"{int(before.path.rpartition('/')[2]) + 1:017d}"  # two in one millisecond, or the clock went back
+        file = self._file(name)
+        file.create()
+        if before is not None:
+            file.begin_ms = file.end_ms = before.end_ms
+            file.begin_offset = file.end_offset = before.end_offset
+            if before not in self._unflushed:
+                self._unflushed.append(before)
+        self._new_names = True
+        self._files.append(file)
+        self._last = file
+        return file
+
+    # Flushing
+
+    def prepare(self) -> IndexFlush | None:
+        """Copy what the disk lacks; None if that is nothing, or a flush is under way."""
+        if self._flushing:
+            return None
+        files = [*self._unflushed, self._last] if self._last is not None else self._unflushed
+        writes = [write for file in dict.fromkeys(files) if (write := file.changes()) is not None]
+        if not writes and self.fault is None:
+            self.flushed_store_time_ms = max(self.flushed_store_time_ms, self._seen_ms)
+        if not writes:
+            return None
+        self._flushing = True
+        flush = IndexFlush(self._fs, self._dir if self._new_names else None, writes, self._seen_ms)
+        self._new_names = False
+        return flush
+
+    def finish(self, flush: IndexFlush, *, failed: bool = False) -> None:
+        """Let go of what a flush has written, or take it back for the next one."""
+        self._flushing = False
+        if failed:
+            self._new_names = self._new_names or flush.new_names_in is not None
+            for write in flush.writes:
+                write.file.not_written(write)
+            return
+        for write in flush.writes:
+            write.file.written(write)
+            if write.file in self._unflushed and not write.file.dirty:
+                self._unflushed.remove(write.file)
+        self.flushed_store_time_ms = max(self.flushed_store_time_ms, flush.store_time_ms)
+
+    def flush(self) -> None:
+        """Everything put so far is on disk when this returns (unless a flush runs in another thread)."""
+        flush = self.prepare()
+        if flush is None:
+            return
+        try:
+            flush.run()
+        except OSError:
+            self.finish(flush, failed=True)
+            raise
+        self.finish(flush)
+
+    # Asking and deleting
+
+    def query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> list[int]:
+        """CommitLog offsets of messages that may carry the key, newest first."""
+        text = f"{topic}#{_TAG_PREFIX if index_type == TAG_TYPE else ''}{key}"
+        key_hash = positive_hash(text)
+        max_count = min(max_count, self._config.max_msgs_num_batch)
+        found: list[int] = []
+        with self._readers_lock:
+            self._readers += 1
+            files = self._files[::-1]
+        try:
+            for file in files:
+                if file.time_matches(begin_ms, end_ms):
+                    file.select(found, key_hash, max_count, begin_ms, end_ms)
+                if file.begin_ms < begin_ms or len(found) >= max_count:
+                    break
+        finally:
+            with self._readers_lock:
+                self._readers -= 1
+        return found
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and CommitLog offset of the newest entry, as a query's answer carries them."""
+        return (self._files[-1].end_ms, self._files[-1].end_offset) if self._files else (0, 0)
+
+    @property
+    def total_size(self) -> int:
+        return sum(file.size for file in self._files)
+
+    def delete_before(self, min_physical_offset: int) -> list[str]:
+        """Delete files whose messages have all left the log, never the last; the paths that went."""
+        count = 0
+        while count < len(self._files) - 1 and self._files[count].end_offset < min_physical_offset:
+            count += 1
+        with self._readers_lock:
+            gone, self._files = self._files[:count], self._files[count:]
+            self._retired += gone
+        for file in gone:
+            self._fs.unlink(file.path)
+        self._close_retired()
+        return [file.path for file in gone]
+
+    def _close_retired(self) -> None:
+        with self._readers_lock:
+            if self._readers == 0:
+                for file in self._retired:
+                    file.close()
+                self._retired = []
