@@ -18,6 +18,7 @@ from cometmq.errors import PeerRefused, PeerTimeout, PeerUnreachable, ProtocolEr
 from cometmq.wire.codes import FLAG_ONE_WAY, FRAME_SIZE_MAX, ResponseCode
 from cometmq.wire.command import Body, Command, decode_command, encode_command
 from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.record import pack_host
 from cometmq.wire.schema import Header
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -46,8 +47,7 @@ class Channel(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._opaques = itertools.count(1)
         self.peer = "?"
-        self.peer_ip = "0.0.0.0"
-        self.peer_port = 0
+        self.peer_host = bytes(8)  # packed, as records store it
         self.last_read = self._loop.time()
         self.closed: asyncio.Future[str] = self._loop.create_future()
 
@@ -57,7 +57,7 @@ class Channel(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple) and len(name) >= 2:
-            self.peer_ip, self.peer_port = name[0], name[1]
+            self.peer_host = pack_host(name[0], name[1])
             self.peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
         if self._on_open is not None:
             self._on_open(self)

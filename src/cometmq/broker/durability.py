@@ -1,0 +1,149 @@
+"""From appended to acknowledged.
+
+Everything appended in one turn of the event loop is written with one call at the end of the turn; then
+
+    ASYNC_FLUSH   written is enough: all waiting calls are answered
+    SYNC_FLUSH    one fdatasync in a thread covers everyone who waits; those who come meanwhile share the next
+
+A call that waits longer than `syncFlushTimeout` is answered FLUSH_DISK_TIMEOUT: stored, not known to be durable.
+A store that fails to write or sync fences itself, and every waiting call is refused; none is answered as good.
+Dispatch follows the bytes that may be seen (`Store.confirm_offset`), and tells `on_arrivals` what came.
+
+Mirrors: CommitLog.handleDiskFlushAndHA, GroupCommitService, FlushRealTimeService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from cometmq.errors import StoreError, StoreNotWritable
+from cometmq.net.routes import Call
+from cometmq.store.engine import Store
+from cometmq.wire.codes import ResponseCode
+
+log = logging.getLogger("cometmq.broker")
+
+_FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
+_PAGE_SIZE: Final = 4096
+
+Waiter = tuple[int, float, Call, dict[str, str]]  # end offset, since, call, fields of the answer
+
+
+class Durability:
+    """Answers calls when what they appended is as safe as the flush mode promises."""
+
+    def __init__(self, store: Store, on_arrivals: Callable[[Iterable[Any]], None]) -> None:
+        config = store.config
+        self._store = store
+        self._on_arrivals = on_arrivals
+        self._sync = config.sync_flush
+        self._timeout_s = config.sync_flush_timeout / 1000
+        self._interval_s = config.flush_interval_commit_log / 1000
+        self._thorough_s = config.flush_commit_log_thorough_interval / 1000
+        self._least_bytes = config.flush_commit_log_least_pages * _PAGE_SIZE
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Waiter] = deque()
+        self._thread = ThreadPoolExecutor(1, "cometmq-flush")
+        self._turn_ends = False
+        self._flushing: asyncio.Future[int] | None = None
+        self._last_flush = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
+        self.last_write_s = 0.0
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for the disk."""
+        return len(self._waiting)
+
+    def answer_when_durable(self, end_offset: int, call: Call, fields: dict[str, str]) -> None:
+        """Answer `call` with `fields` once everything before `end_offset` is safe."""
+        self._waiting.append((end_offset, self._loop.time(), call, fields))
+        self.written_soon()
+
+    def written_soon(self) -> None:
+        """Something was appended: write it when this turn of the loop ends."""
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self._turn_ends = False
+        began = self._loop.time()
+        try:
+            self._store.write()
+        except StoreError as fault:
+            self._refuse_all(fault)
+            return
+        self.last_write_s = self._loop.time() - began
+        if self._sync:
+            self._start_flush()
+        else:
+            self._release(self._store.written_offset)
+            self._dispatch()
+
+    def _release(self, safe_offset: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= safe_offset:
+            _, _, call, fields = waiting.popleft()
+            call.reply(ext=fields)
+
+    def _dispatch(self) -> None:
+        arrivals = self._store.dispatch()
+        if arrivals:
+            self._on_arrivals(arrivals)
+
+    # --- flushing
+
+    def _start_flush(self) -> None:
+        if self._flushing is None and self._store.written_offset > self._store.flushed_offset:
+            self._flushing = self._loop.run_in_executor(self._thread, self._store.flush_log)
+            self._flushing.add_done_callback(self._flushed)
+
+    def _flushed(self, done: asyncio.Future[int]) -> None:
+        self._flushing = None
+        self._last_flush = self._loop.time()
+        if done.cancelled():
+            return
+        fault = done.exception()
+        if fault is not None:
+            self._refuse_all(fault)
+            return
+        if self._sync:
+            self._release(done.result())
+            self._dispatch()
+            self._start_flush()
+
+    def _refuse_all(self, fault: BaseException) -> None:
+        log.error("the store takes no more writes: %s", fault)
+        waiting, self._waiting = self._waiting, deque()
+        for _, _, call, _ in waiting:
+            call.refuse(fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault)))
+
+    def _tick(self) -> None:
+        """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""
+        now = self._loop.time()
+        dirty = self._store.written_offset - self._store.flushed_offset
+        if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
+            self._start_flush()
+        while self._waiting and now - self._waiting[0][1] > self._timeout_s:
+            _, _, call, fields = self._waiting.popleft()
+            call.reply(code=_FLUSH_TIMEOUT, ext=fields)
+        self._timer = self._loop.call_later(self._interval_s, self._tick)
+
+    async def close(self) -> None:
+        """Write and flush what is left and answer those who wait for it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._turn_ends:
+            self._end_turn()
+        while self._store.writable and self._store.written_offset > self._store.flushed_offset:
+            self._start_flush()
+            if self._flushing is not None:
+                await asyncio.wait([self._flushing])
+                await asyncio.sleep(0)  # let `_flushed` run
+        self._thread.shutdown()

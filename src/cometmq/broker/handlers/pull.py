@@ -1,0 +1,221 @@
+"""Pulling: a range of one queue, as it is stored, or a wait until there is one.
+
+Messages leave as slices of the log. A range that is old enough to be on disk only is read in a thread, so
+a consumer far behind does not stop the others.
+
+Mirrors: PullMessageProcessor, DefaultPullMessageResultHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from cometmq.broker.config import MASTER_ID, BrokerConfig
+from cometmq.broker.groups import Groups
+from cometmq.broker.long_polling import LongPolling, ParkedPull
+from cometmq.broker.members import Members
+from cometmq.broker.offsets import Offsets
+from cometmq.broker.topics import Topics
+from cometmq.errors import RequestRefused
+from cometmq.filter import tags
+from cometmq.model.group import GroupConfig
+from cometmq.model.subscription import SubscriptionData
+from cometmq.model.sysflag import Perm, PullFlag
+from cometmq.model.topic import TopicConfig
+from cometmq.net.routes import LATER, Call, Later, handles
+from cometmq.store.engine import Store
+from cometmq.store.reader import ReadResult, ReadStatus
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
+
+COLD_READERS: Final = 4
+
+_CODES: Final = {
+    ReadStatus.FOUND: int(ResponseCode.SUCCESS),
+    ReadStatus.MESSAGE_WAS_REMOVING: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ReadStatus.NO_MATCHED_MESSAGE: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.NO_MESSAGE_IN_QUEUE: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.OFFSET_FOUND_NULL: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.OFFSET_OVERFLOW_ONE: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.OFFSET_OVERFLOW_BADLY: int(ResponseCode.PULL_OFFSET_MOVED),
+    ReadStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
+}
+_NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
+_OFFSET_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
+_NOTHING_STORED: Final = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
+
+
+@dataclass(slots=True)
+class PullContext:
+    """A pull that has passed its checks."""
+
+    request: PullMessage
+    topic: TopicConfig
+    group: GroupConfig
+    matches: Callable[[int], bool] | None
+
+
+class Pull:
+    """Serves pulls and parks those that find nothing."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        groups: Groups,
+        members: Members,
+        offsets: Offsets,
+        store: Store,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+        self._offsets = offsets
+        self._store = store
+        self._readers = ThreadPoolExecutor(COLD_READERS, "cometmq-cold-read")
+        self.long_polling = LongPolling(self._wake)
+
+    @handles(PullMessage, LitePullMessage)
+    def pull(self, request: PullMessage, call: Call) -> Later:
+        context = self._check(request, call)
+        self._run(context, call, may_park=True)
+        return LATER
+
+    def _run(self, context: PullContext, call: Call, *, may_park: bool) -> None:
+        request = context.request
+        result = self._store.read(
+            request.topic, request.queue_id, request.queue_offset, request.max_msg_nums, None, context.matches
+        )
+        code = _CODES[result.status]
+        if result.status in _NOTHING_STORED and request.queue_offset != 0:
+            code = _OFFSET_MOVED
+        if may_park:
+            if request.sys_flag & PullFlag.COMMIT_OFFSET:
+                self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
+            if code == _NOT_FOUND and request.sys_flag & PullFlag.SUSPEND and self._park(context, call):
+                return
+        self._answer(context, call, result, code)
+
+    def _park(self, context: PullContext, call: Call) -> bool:
+        request = context.request
+        timeout_ms = request.suspend_timeout_millis
+        if not self._config.long_polling_enable:
+            timeout_ms = self._config.short_polling_time_mills
+        key = request.topic, request.queue_id
+        return self.long_polling.park(key, request.queue_offset, timeout_ms / 1000, call, context)
+
+    def _wake(self, pull: ParkedPull, timed_out: bool) -> bool:
+        """Run a parked pull again; False leaves it parked."""
+        context: PullContext = pull.context
+        if not timed_out and context.matches is not None:
+            topic, queue_id = pull.key
+            found = self._store.read(topic, queue_id, pull.offset, 1, None, context.matches)
+            if found.status is not ReadStatus.FOUND:
+                pull.offset = max(pull.offset, found.next_offset)
+                return False
+        self._run(context, pull.call, may_park=False)
+        return True
+
+    # --- the answer
+
+    def _answer(self, context: PullContext, call: Call, result: ReadResult, code: int) -> None:
+        suggested = MASTER_ID
+        if self._config.slave_read_enable:
+            group = context.group
+            suggested = group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
+        header = PullMessageReply(
+            suggest_which_broker_id=suggested,
+            next_begin_offset=result.next_offset,
+            min_offset=result.min_offset,
+            max_offset=result.max_offset,
+            topic_sys_flag=context.topic.sys_flag,
+            group_sys_flag=context.group.group_sys_flag,
+        )
+        remark = result.status.name
+        if result.status is not ReadStatus.FOUND:
+            call.reply(header, code=code, remark=remark)
+        elif not result.cold:
+            self._send(call, header, remark, self._store.slices(result.ranges))
+        else:
+            loop = asyncio.get_running_loop()
+            reading = loop.run_in_executor(self._readers, self._store.load, result.ranges)
+            reading.add_done_callback(lambda done: self._send_cold(call, header, remark, done))
+
+    def _send_cold(self, call: Call, header: PullMessageReply, remark: str, done: asyncio.Future[list[bytes]]) -> None:
+        if done.cancelled():
+            return
+        fault = done.exception()
+        if isinstance(fault, Exception):
+            call.refuse(fault)
+        else:
+            self._send(call, header, remark, done.result())
+
+    @staticmethod
+    def _send(call: Call, header: PullMessageReply, remark: str, pieces: list[bytes] | list[memoryview]) -> None:
+        call.reply_parts(header, pieces, sum(map(len, pieces)), remark=remark)
+
+    # --- checks
+
+    def _check(self, request: PullMessage, call: Call) -> PullContext:
+        config = self._config
+        if not config.broker_permission & Perm.READ:
+            raise RequestRefused("NO_PERMISSION", f"the broker[{config.broker_ip1}] pulling message is forbidden")
+        if isinstance(request, LitePullMessage) and not config.lite_pull_message_enable:
+            raise RequestRefused(
+                "NO_PERMISSION", f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
+            )
+        group = self._groups.find(request.consumer_group)
+        if group is None:
+            raise RequestRefused(
+                "SUBSCRIPTION_GROUP_NOT_EXIST",
+                f"subscription group [{request.consumer_group}] does not exist: create it, "
+                "or set autoCreateSubscriptionGroup=true",
+            )
+        if not group.consume_enable:
+            raise RequestRefused("NO_PERMISSION", f"subscription group no permission, {request.consumer_group}")
+        topic = self._topics.get(request.topic)
+        if topic is None:
+            raise RequestRefused("TOPIC_NOT_EXIST", f"topic[{request.topic}] not exist, apply first please!")
+        if not topic.perm & Perm.READ:
+            raise RequestRefused("NO_PERMISSION", f"the topic[{request.topic}] pulling message is forbidden")
+        if not 0 <= request.queue_id < topic.read_queue_nums:
+            raise RequestRefused(
+                "INVALID_PARAMETER",
+                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{call.channel.peer}]",
+            )
+        subscription = self._subscription(request, group)
+        if subscription.expression_type != tags.TAG and not config.enable_property_filter:
+            raise RequestRefused(
+                "SYSTEM_ERROR",
+                f"The broker does not support consumer to filter message by {subscription.expression_type}",
+            )
+        return PullContext(request, topic, group, tags.matcher(subscription))
+
+    def _subscription(self, request: PullMessage, group: GroupConfig) -> SubscriptionData:
+        """From the request if it brings one, else from the group's heartbeats."""
+        if request.sys_flag & PullFlag.SUBSCRIPTION:
+            return tags.build(request.topic, request.subscription, request.expression_type)
+        known = self._members.consumer_group(request.consumer_group)
+        if known is None:
+            raise RequestRefused("SUBSCRIPTION_NOT_EXIST", "the consumer's group info not exist")
+        if not group.consume_broadcast_enable and known.is_broadcasting:
+            raise RequestRefused(
+                "NO_PERMISSION", f"the consumer group[{request.consumer_group}] can not consume by broadcast way"
+            )
+        subscription = known.subscriptions.get(request.topic)
+        if subscription is None:
+            raise RequestRefused("SUBSCRIPTION_NOT_EXIST", "the consumer's subscription not exist")
+        if subscription.sub_version < request.sub_version:
+            raise RequestRefused("SUBSCRIPTION_NOT_LATEST", "the consumer's subscription not latest")
+        return subscription
+
+    def close(self) -> None:
+        self.long_polling.close()
+        self._readers.shutdown(cancel_futures=True)

@@ -1,0 +1,218 @@
+"""Sending: one message, or a batch of them.
+
+The order is Java's: check the name, find or make the topic, check the queue, then append. A refusal leaves
+nothing behind. The answer carries where the message stands, and leaves when it is as safe as the flush mode says.
+
+Mirrors: SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from cometmq.broker.admission import Admission
+from cometmq.broker.config import BrokerConfig
+from cometmq.broker.durability import Durability
+from cometmq.broker.topics import Topics
+from cometmq.errors import MessageRefused, RequestRefused
+from cometmq.model import names, properties
+from cometmq.model.java_hash import tags_code
+from cometmq.model.sysflag import MessageFlag, Perm
+from cometmq.model.topic import TopicConfig
+from cometmq.net.routes import LATER, Call, Later, handles
+from cometmq.store.engine import Store
+from cometmq.wire.batch import split_batch
+from cometmq.wire.message_id import UniqueIds
+from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageV2
+
+_POP_CK: Final = "POP_CK\x01"
+_MULTI_TAG: Final = "MULTI_TAG"
+
+AnySend = SendMessage | SendMessageV2 | SendBatchMessage
+
+
+class Send:
+    """Takes messages from producers."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: Topics,
+        store: Store,
+        durability: Durability,
+        admission: Admission,
+        unique_ids: UniqueIds,
+    ) -> None:
+        self._topics = topics
+        self._store = store
+        self._durability = durability
+        self._admission = admission
+        self._unique_ids = unique_ids
+        self._broker_ip = config.broker_ip1
+        self._broker_writable = bool(config.broker_permission & Perm.WRITE)
+        self._cluster_property = f"{properties.CLUSTER}\x01{config.broker_cluster_name}\x02"
+        self._cluster_name = config.broker_cluster_name
+        self._transactions_refused = config.reject_transaction_message
+        self._id_prefix = store.store_host.hex().upper()
+        self._fixed_fields = {
+            properties.MSG_REGION: config.region_id,
+            properties.TRACE_ON: "true" if config.trace_on else "false",
+        }
+
+    @handles(SendMessage, SendMessageV2)
+    def send(self, request: AnySend, call: Call) -> Later:
+        if request.batch:
+            return self.send_batch(request, call)
+        self._admission.check()
+        topic = self._topic(request, call)
+        queue_id = request.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(topic.write_queue_nums)
+        text, found = self._properties(request.properties or "")
+        tags = found.get(properties.TAGS)
+        uniq_key = found[properties.UNIQ_KEY]
+        try:
+            placed = self._store.append(
+                request.topic,
+                queue_id,
+                call.command.body,
+                text.encode(),
+                tags_code(tags) if tags else 0,
+                found.get(properties.KEYS),
+                uniq_key,
+                request.flag,
+                _with_tag_kind(request.sys_flag, topic),
+                request.born_timestamp,
+                call.channel.peer_host,
+                request.reconsume_times,
+                0,
+            )
+        except MessageRefused as refused:
+            raise self._illegal(refused) from None
+        fields = {
+            "msgId": f"{self._id_prefix}{placed.physical_offset:016X}",
+            "queueId": str(queue_id),
+            "queueOffset": str(placed.queue_offset),
+            "transactionId": uniq_key,
+            **self._fixed_fields,
+        }
+        self._acknowledge(found, placed.physical_offset + placed.size, call, fields)
+        return LATER
+
+    @handles(SendBatchMessage)
+    def send_batch(self, request: AnySend, call: Call) -> Later:
+        self._admission.check()
+        topic = self._topic(request, call)
+        if names.is_retry_or_dlq(request.topic) and request.topic.startswith(names.RETRY_PREFIX):
+            raise RequestRefused("MESSAGE_ILLEGAL", f"batch request does not support retry group {request.topic}")
+        queue_id = request.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(topic.write_queue_nums)
+        items = []
+        for flag, body, data in split_batch(call.command.body):
+            found = properties.parse(str(data, "utf-8", "replace"))
+            items.append(
+                (
+                    flag,
+                    body,
+                    bytes(data),
+                    tags_code(found.get(properties.TAGS)),
+                    found.get(properties.KEYS),
+                    found.get(properties.UNIQ_KEY),
+                )
+            )
+        try:
+            placed = self._store.append_batch(
+                request.topic,
+                queue_id,
+                items,
+                _with_tag_kind(request.sys_flag, topic),
+                request.born_timestamp,
+                call.channel.peer_host,
+                request.reconsume_times,
+            )
+        except MessageRefused as refused:
+            raise self._illegal(refused) from None
+        outer = properties.parse(request.properties or "")
+        fields = {
+            "msgId": ",".join([f"{self._id_prefix}{one.physical_offset:016X}" for one in placed]),
+            "queueId": str(queue_id),
+            "queueOffset": str(placed[0].queue_offset),
+            **self._fixed_fields,
+        }
+        if properties.UNIQ_KEY in outer:
+            fields["transactionId"] = outer[properties.UNIQ_KEY]
+        self._acknowledge(outer, placed[-1].physical_offset + placed[-1].size, call, fields)
+        return LATER
+
+    def _acknowledge(self, found: dict[str, str], end_offset: int, call: Call, fields: dict[str, str]) -> None:
+        if found.get(properties.WAIT, "true").lower() != "true":
+            end_offset = 0  # the producer asked not to wait: written is enough
+        self._durability.answer_when_durable(end_offset, call, fields)
+
+    # --- checks
+
+    def _topic(self, request: AnySend, call: Call) -> TopicConfig:
+        """The topic to send to, made now if it may be."""
+        name = request.topic
+        topic = self._topics.get(name)
+        if topic is None or name in names.NOT_SENDABLE_TOPICS:
+            topic = self._new_topic(request, call)
+        if not self._broker_writable and topic.order:
+            raise RequestRefused("NO_PERMISSION", f"the broker[{self._broker_ip}] sending message is forbidden")
+        if request.queue_id >= topic.write_queue_nums and request.queue_id >= topic.read_queue_nums:
+            raise RequestRefused(
+                "INVALID_PARAMETER",
+                f"request queueId[{request.queue_id}] is illegal, {topic} Producer: {call.channel.peer}",
+            )
+        return topic
+
+    def _new_topic(self, request: AnySend, call: Call) -> TopicConfig:
+        fault = names.topic_fault(request.topic)
+        if fault is not None:
+            raise RequestRefused("INVALID_PARAMETER", fault)
+        if request.topic in names.NOT_SENDABLE_TOPICS:
+            raise RequestRefused("NO_PERMISSION", f"Sending message to topic[{request.topic}] is forbidden.")
+        topic = self._topics.create_on_send(
+            request.topic, request.default_topic, request.default_topic_queue_nums, unit_mode=request.unit_mode
+        )
+        if topic is None:
+            raise RequestRefused(
+                "TOPIC_NOT_EXIST",
+                f"topic[{request.topic}] not exist, apply first please! Create it, or set autoCreateTopicEnable=true",
+            )
+        return topic
+
+    def _properties(self, text: str) -> tuple[str, dict[str, str]]:
+        """What is stored: the producer's properties, the unique key if it gave none, and the cluster."""
+        found = properties.parse(text)
+        if _POP_CK in text and found.pop("POP_CK", None) is not None:
+            text = properties.render(found)
+        if text and not text.endswith("\x02"):
+            text += "\x02"
+        if not found.get(properties.UNIQ_KEY):
+            found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.next()
+            text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"
+        if properties.CLUSTER in found:
+            found[properties.CLUSTER] = self._cluster_name
+            text = properties.render(found)
+        else:
+            text += self._cluster_property
+        if found.get(properties.TRANSACTION_PREPARED, "").lower() == "true" and self._transactions_refused:
+            raise RequestRefused(
+                "NO_PERMISSION", f"the broker[{self._broker_ip}] sending transaction message is forbidden"
+            )
+        return text, found
+
+    def _illegal(self, refused: MessageRefused) -> RequestRefused:
+        limit = self._store.config.max_message_size
+        return RequestRefused(
+            "MESSAGE_ILLEGAL",
+            "the message is illegal, maybe msg body or properties length not matched. "
+            f"msg body length limit {limit}B, msg properties length limit 32KB. ({refused})",
+        )
+
+
+def _with_tag_kind(sys_flag: int, topic: TopicConfig) -> int:
+    return sys_flag | MessageFlag.MULTI_TAGS if topic.filter_type == _MULTI_TAG else sys_flag

@@ -1,0 +1,117 @@
+"""Pulls that found nothing and wait: woken by an arrival in their queue, or by their deadline.
+
+A parked pull costs one small object and one heap entry; an arrival looks only at the pulls of its own queue.
+What wakes up runs once more, and may not park again, except one whose filter let nothing through: it stays
+parked behind what it has seen, so messages for others do not make it answer.
+
+Mirrors: PullRequestHoldService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from cometmq.net.routes import Call
+
+PARKED_MAX: Final = 100_000
+
+QueueKey = tuple[str, int]
+
+
+class ParkedPull:
+    """One waiting pull. `offset` is the first one it has not looked at."""
+
+    __slots__ = ("call", "context", "deadline", "key", "offset")
+
+    def __init__(self, key: QueueKey, offset: int, deadline: float, call: Call, context: Any) -> None:
+        self.key = key
+        self.offset = offset
+        self.deadline = deadline
+        self.call = call
+        self.context = context
+
+
+class LongPolling:
+    """The parked pulls by queue. `wake(pull, timed_out)` runs one again and says whether it is answered."""
+
+    def __init__(self, wake: Callable[[ParkedPull, bool], bool]) -> None:
+        self._wake = wake
+        self._parked: dict[QueueKey, list[ParkedPull]] = {}
+        self._deadlines: list[tuple[float, int, ParkedPull]] = []
+        self._order = itertools.count()
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def park(self, key: QueueKey, offset: int, timeout_s: float, call: Call, context: Any) -> bool:
+        """Let a pull wait; False if too many wait already."""
+        if self._count >= PARKED_MAX:
+            return False
+        pull = ParkedPull(key, offset, self._loop.time() + timeout_s, call, context)
+        self._parked.setdefault(key, []).append(pull)
+        heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))
+        self._count += 1
+        self._arm()
+        return True
+
+    def arrived(self, arrivals: Iterable[tuple[str, int, int]]) -> None:
+        """Queues (topic, queue id, new max offset) have new messages."""
+        if not self._count:
+            return
+        for topic, queue_id, max_offset in arrivals:
+            pulls = self._parked.pop((topic, queue_id), None)
+            if pulls is None:
+                continue
+            self._count -= len(pulls)
+            still = [pull for pull in pulls if not self._try(pull, max_offset)]
+            if still:
+                self._parked.setdefault((topic, queue_id), []).extend(still)
+                self._count += len(still)
+
+    def _try(self, pull: ParkedPull, max_offset: int) -> bool:
+        """Whether a pull is done with: answered, or nobody is left to answer."""
+        if pull.call.answered or not pull.call.channel.is_open:
+            return True
+        return max_offset > pull.offset and self._wake(pull, False)
+
+    def wake_all(self) -> None:
+        """Answer everyone, for example before stopping."""
+        parked, self._parked, self._count = self._parked, {}, 0
+        for pulls in parked.values():
+            for pull in pulls:
+                self._wake(pull, True)
+
+    def _arm(self) -> None:
+        if self._deadlines and (self._timer is None or self._timer.when() > self._deadlines[0][0]):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_at(self._deadlines[0][0], self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        while self._deadlines and self._deadlines[0][0] <= now + 0.001:
+            pull = heapq.heappop(self._deadlines)[2]
+            pulls = self._parked.get(pull.key)
+            if pull.call.answered or pulls is None or pull not in pulls:
+                continue
+            pulls.remove(pull)
+            self._count -= 1
+            if not pulls:
+                del self._parked[pull.key]
+            if pull.call.channel.is_open:
+                self._wake(pull, True)
+        self._arm()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self.wake_all()
