@@ -1,0 +1,58 @@
+# CometMQ: `make help` lists what can be done. Every target sets up what it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check unit interop differential bench format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev ## make .venv with the cometmq command and the development tools in it
+
+run: $(VENV)/.runtime ## start NameServer and broker in one process, with the store in ./data (ARGS="--host …")
+	@exec $(BIN)/cometmq standalone --data data $(ARGS)
+
+test: $(VENV)/.dev ## run every test; wants a JDK, Maven and Go for the tests beside Apache RocketMQ
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+	$(BIN)/pytest $(ARGS)
+
+check: $(VENV)/.dev ## the quick loop: format, lint, types, layers, unit and property tests
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n 2 tests/unit tests/property tests/golden tests/test_house.py
+
+interop: $(VENV)/.dev ## Apache RocketMQ's own clients against CometMQ
+	$(BIN)/pytest tests/interop $(ARGS)
+
+differential: $(VENV)/.dev ## the same requests to Apache RocketMQ and to CometMQ, and each on the other's store
+	$(BIN)/pytest tests/differential $(ARGS)
+
+bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0; writes docs/performance.md
+	$(BIN)/python -m bench $(ARGS)
+
+format: $(VENV)/.dev ## format the sources and sort the imports
+	$(BIN)/ruff format -q .
+	$(BIN)/ruff check -q --fix .
+
+clean: ## remove what was built; ./data stays
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.runtime: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "CometMQ needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing CometMQ into $(VENV) …"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "installing the development tools …"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --group dev
+	@touch $@
