@@ -47,7 +47,8 @@ class Durability:
         self._thorough_s = config.flush_commit_log_thorough_interval / 1000
         self._least_bytes = config.flush_commit_log_least_pages * _PAGE_SIZE
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Waiter] = deque()
+        self._unwritten: list[tuple[Call, dict[str, str]]] = []  # answered when this turn's bytes are written
+        self._waiting: deque[Waiter] = deque()  # answered when they are flushed
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_ends = False
         self._flushing: asyncio.Future[int] | None = None
@@ -60,13 +61,12 @@ class Durability:
         """How many calls wait for the disk."""
         return len(self._waiting)
 
-    def answer_when_durable(self, end_offset: int, call: Call, fields: dict[str, str]) -> None:
-        """Answer `call` with `fields` once everything before `end_offset` is safe."""
-        self._waiting.append((end_offset, self._loop.time(), call, fields))
-        self.written_soon()
-
-    def written_soon(self) -> None:
-        """Something was appended: write it when this turn of the loop ends."""
+    def answer_when_safe(self, end_offset: int, call: Call, fields: dict[str, str], *, sync: bool = True) -> None:
+        """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""
+        if self._sync and sync:
+            self._waiting.append((end_offset, self._loop.time(), call, fields))
+        else:
+            self._unwritten.append((call, fields))
         if not self._turn_ends:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)
@@ -80,10 +80,12 @@ class Durability:
             self._refuse_all(fault)
             return
         self.last_write_s = self._loop.time() - began
+        unwritten, self._unwritten = self._unwritten, []
+        for call, fields in unwritten:
+            call.reply(ext=fields)
         if self._sync:
             self._start_flush()
         else:
-            self._release(self._store.written_offset)
             self._dispatch()
 
     def _release(self, safe_offset: int) -> None:
@@ -120,8 +122,10 @@ class Durability:
 
     def _refuse_all(self, fault: BaseException) -> None:
         log.error("the store takes no more writes: %s", fault)
-        waiting, self._waiting = self._waiting, deque()
-        for _, _, call, _ in waiting:
+        calls = [call for call, _ in self._unwritten] + [call for _, _, call, _ in self._waiting]
+        self._unwritten.clear()
+        self._waiting.clear()
+        for call in calls:
             call.refuse(fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault)))
 
     def _tick(self) -> None:

@@ -104,7 +104,7 @@ class Send:
     def send_batch(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
         topic = self._topic(request, call)
-        if names.is_retry_or_dlq(request.topic) and request.topic.startswith(names.RETRY_PREFIX):
+        if request.topic.startswith(names.RETRY_PREFIX):
             raise RequestRefused("MESSAGE_ILLEGAL", f"batch request does not support retry group {request.topic}")
         queue_id = request.queue_id
         if queue_id < 0:
@@ -147,9 +147,9 @@ class Send:
         return LATER
 
     def _acknowledge(self, found: dict[str, str], end_offset: int, call: Call, fields: dict[str, str]) -> None:
-        if found.get(properties.WAIT, "true").lower() != "true":
-            end_offset = 0  # the producer asked not to wait: written is enough
-        self._durability.answer_when_durable(end_offset, call, fields)
+        wait = found.get(properties.WAIT)
+        sync = wait is None or wait.lower() == "true"  # else the producer asked not to wait for the disk
+        self._durability.answer_when_safe(end_offset, call, fields, sync=sync)
 
     # --- checks
 

@@ -1,0 +1,108 @@
+"""Telling every name server who we are and which topics we have.
+
+Each name server is told on its own, every 30 s and at once when a topic changes, in which case only the
+changed topics go. One that cannot be reached costs the others nothing; it is told again at the next round.
+What the reply says of ordered topics goes back into the topics.
+
+Mirrors: BrokerOuterAPI.registerBrokerAll, BrokerController.registerIncrementBrokerData.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+
+from cometmq.broker.config import BrokerConfig
+from cometmq.broker.topics import Topics
+from cometmq.errors import CometError
+from cometmq.model.topic import TopicConfig
+from cometmq.net.pool import Pool, split_addresses
+from cometmq.wire import fastjson
+from cometmq.wire.bodies.registration import encode_registration
+from cometmq.wire.requests.namesrv import RegisterBroker, UnregisterBroker
+
+log = logging.getLogger("cometmq.broker")
+
+UNREGISTER_TIMEOUT_MS = 3_000
+
+
+class Registration:
+    """Keeps the name servers informed until closed."""
+
+    def __init__(self, config: BrokerConfig, address: str, ha_address: str, topics: Topics) -> None:
+        self._config = config
+        self._address = address
+        self._ha_address = ha_address
+        self._topics = topics
+        self._namesrvs = split_addresses(config.namesrv_addr or "")
+        self._pool = Pool()
+        self._changed: dict[str, TopicConfig] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: set[str] = set()
+
+    async def announce_all(self) -> None:
+        """Tell everybody everything."""
+        topics = self._topics.all()
+        async with asyncio.TaskGroup() as group:
+            for namesrv in self._namesrvs:
+                group.create_task(self._register(namesrv, topics))
+
+    def announce(self, topic: TopicConfig) -> None:
+        """A topic has changed: tell everybody at the end of this turn of the loop."""
+        if not self._changed and self._namesrvs:
+            task = asyncio.get_running_loop().create_task(self._announce_changed())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self._changed[topic.name] = topic
+
+    async def _announce_changed(self) -> None:
+        await asyncio.sleep(0)
+        changed, self._changed = list(self._changed.values()), {}
+        async with asyncio.TaskGroup() as group:
+            for namesrv in self._namesrvs:
+                group.create_task(self._register(namesrv, changed))
+
+    async def _register(self, namesrv: str, topics: list[TopicConfig]) -> None:
+        config = self._config
+        body = encode_registration(topics, self._topics.data_version)
+        request = RegisterBroker(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            ha_server_addr=self._ha_address,
+            broker_id=config.broker_id,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        timeout_ms = config.register_broker_timeout_mills
+        try:
+            channel = await self._pool.channel(namesrv, timeout_ms=min(timeout_ms, 3_000))
+            answer = await channel.call(request, body, timeout_ms=timeout_ms)
+            if answer.body:
+                self._topics.follow_order_config(fastjson.loads(answer.body))
+        except CometError as fault:
+            if namesrv not in self._silent:
+                log.warning("cannot register with the name server %s: %s; trying again every round", namesrv, fault)
+                self._silent.add(namesrv)
+            return
+        if namesrv in self._silent:
+            log.warning("registered with the name server %s again", namesrv)
+            self._silent.discard(namesrv)
+
+    async def close(self) -> None:
+        """Leave every name server."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *map(self._unregister, self._namesrvs), return_exceptions=True)
+        await self._pool.close()
+
+    async def _unregister(self, namesrv: str) -> None:
+        config = self._config
+        channel = await self._pool.channel(namesrv, timeout_ms=1_000)
+        request = UnregisterBroker(
+            broker_name=config.broker_name,
+            broker_addr=self._address,
+            cluster_name=config.broker_cluster_name,
+            broker_id=config.broker_id,
+        )
+        await channel.call(request, timeout_ms=UNREGISTER_TIMEOUT_MS)

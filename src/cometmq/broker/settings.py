@@ -1,0 +1,69 @@
+"""From keys and values to what a broker needs to know: its own section, the store's, and its address.
+
+The address that clients are told is `brokerIP1`. Where it is not given: the one we are bound to; bound to all,
+the one this machine uses to reach others. `advertised_how` says which it was, for the start banner.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cometmq import config
+from cometmq.broker.config import BrokerConfig
+from cometmq.errors import ConfigError
+from cometmq.store.config import StoreConfig
+
+ANY_ADDRESS = ("0.0.0.0", "::", "")
+# Keys that Java's files carry and that have no counterpart here: accepted in silence.
+_NOT_OURS = ("rocketmqHome", "JAVA_HOME")
+
+
+@dataclass(frozen=True)
+class BrokerSettings:
+    """Everything that is fixed when a broker starts."""
+
+    broker: BrokerConfig
+    store: StoreConfig
+    advertised_how: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def loopback_only(self) -> bool:
+        return self.broker.bind_address == "localhost" or self.broker.bind_address.startswith(("127.", "::1"))
+
+
+def load_settings(values: Mapping[str, str]) -> BrokerSettings:
+    """Read Java's keys; unknown ones become warnings."""
+    broker = config.section(BrokerConfig, values)
+    store = config.section(StoreConfig, values)
+    if not 0 <= broker.listen_port <= 65_534:
+        raise ConfigError(f"listenPort={broker.listen_port}: 0 to 65534 are possible")
+    ip, how = _advertise(broker)
+    broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip)
+    known = [key for key in values if key not in _NOT_OURS]
+    warnings = config.unknown_keys(known, (BrokerConfig, StoreConfig))
+    return BrokerSettings(broker, store, how, tuple(warnings))
+
+
+def _advertise(broker: BrokerConfig) -> tuple[str, str]:
+    if broker.broker_ip1:
+        return broker.broker_ip1, "as brokerIP1 says"
+    if broker.bind_address not in ANY_ADDRESS:
+        ip = "127.0.0.1" if broker.bind_address == "localhost" else broker.bind_address
+        return ip, "the address it is bound to"
+    ip = _outward_ip(broker.bind_address)
+    return ip, "chosen, as brokerIP1 is not set: set it if clients cannot reach this address"
+
+
+def _outward_ip(bind_address: str) -> str:
+    """The local address that packets to other machines would carry; asks the routing table, sends nothing."""
+    family, target = (socket.AF_INET6, "2001:db8::1") if bind_address == "::" else (socket.AF_INET, "192.0.2.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "::1" if family is socket.AF_INET6 else "127.0.0.1"
