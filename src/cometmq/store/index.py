@@ -4,8 +4,8 @@
 
 Key text: `topic#key`, and `topic#T#tag` for a tag; only its hash is stored, so a reader must look at the message.
 
-Invariants: a put makes no system call but when a file is full or 1 MiB of entries has gathered; everything put
-is found at once; entries stand in the order of the log, each message's once.
+Invariants: a put makes no system call but when a file is full or 1 MiB of entries has gathered; `query` finds
+everything put; entries stand in the order of the log, each message's once.
 
 Flushing has three steps so that the slow one may leave the loop's thread: `prepare` (copies what is dirty; loop
 thread), `run` (writes and syncs; any thread), `finish` (loop thread). `flush` is all three. A full disk costs
@@ -27,12 +27,13 @@ from cometmq.model.java_hash import unsigned_hash
 from cometmq.model.properties import KEY_SEPARATOR
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import FileSystem
-from cometmq.store.index_file import IndexFile, IndexWrite
+from cometmq.store.index_file import Entry, IndexFile, IndexWrite
 from cometmq.store.index_repair import repair, slots_run_ahead
 
 TAG_TYPE: Final = "T"
 _TAG_PREFIX: Final = f"{TAG_TYPE}#"
 _PREFIXES_MAX: Final = 10_000
+_PENDING_MAX: Final = 256  # entries settle together, for speed; at most this many wait
 
 
 def index_keys(uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
@@ -74,7 +75,7 @@ class IndexFlush:
 
 
 class IndexService:
-    """The files of the index. One thread puts, flushes and deletes; `query` may run in others."""
+    """The files of the index. One thread does everything but `IndexFlush.run` and `search`."""
 
     def __init__(self, fs: FileSystem, directory: str, config: StoreConfig, clock: Clock | None = None) -> None:
         self._fs = fs
@@ -89,6 +90,7 @@ class IndexService:
         self._prefix_hashes: dict[str, int] = {}
         self._indexed_before = -1  # what stood in the files at load; replay brings it again
         self._seen_ms = 0
+        self._pending: list[Entry] = []
         self._retired: list[IndexFile] = []  # deleted, but a query may still read them
         self._readers = 0
         self._readers_lock = Lock()
@@ -116,7 +118,7 @@ class IndexService:
             self._seen_ms = last.end_ms
             if not last.full:
                 self._last = last
-                last.read_slots()
+                last.load_slots()
         for file in files[:-1]:
             file.forget_slots()
         self._seen_ms = self.flushed_store_time_ms = max(checkpoint_index_ms, self._seen_ms)
@@ -150,6 +152,7 @@ class IndexService:
 
     def truncate(self, log_end: int) -> None:
         """Recovery found that the log ends here: forget what lies behind, on disk too."""
+        self.settle()
         while self._files and self._files[-1].end_offset >= log_end:
             file = self._files[-1]
             file.cut(log_end)
@@ -176,8 +179,6 @@ class IndexService:
 
     def put(self, topic: str, keys: Iterable[str], physical_offset: int, store_time_ms: int) -> None:
         """One entry per key (see `index_keys`). Calls come in the order of the log, also for messages without keys."""
-        if self.fault is not None:
-            return
         if physical_offset <= self._indexed_before:
             if physical_offset < self._indexed_before:
                 return
@@ -185,20 +186,30 @@ class IndexService:
         prefix_hash = self._prefix_hashes.get(topic)
         if prefix_hash is None:
             prefix_hash = self._remember_prefix(topic)
-        file = self._last
+        pending = self._pending
+        for key in keys:
+            value = unsigned_hash(key, prefix_hash)
+            pending.append((-value & 0x7FFF_FFFF if value & 0x8000_0000 else value, physical_offset, store_time_ms))
+        self._seen_ms = store_time_ms
+        if len(pending) >= _PENDING_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Bring what was put into the file, where `select` sees it; no disk is touched unless a file is full."""
+        entries, self._pending = self._pending, []
+        if self.fault is not None:
+            return
         try:
-            for key in keys:
-                value = unsigned_hash(key, prefix_hash)
-                if file is None or file.next_entry >= file.entry_count:
+            while entries:
+                file = self._last
+                if file is None or file.full:
                     file = self._roll()
-                file.put(-value & 0x7FFF_FFFF if value & 0x8000_0000 else value, physical_offset, store_time_ms)
+                entries = entries[file.add(entries) :]
         except OSError as error:
             self.fault = (
-                f"{self._dir}: messages from offset {physical_offset} on are not indexed ({error.strerror}); "
+                f"{self._dir}: messages from offset {entries[0][1]} on are not indexed ({error.strerror}); "
                 "free some disk space and restart to index them"
             )
-            return
-        self._seen_ms = store_time_ms
 
     def _remember_prefix(self, topic: str) -> int:
         if len(self._prefix_hashes) >= _PREFIXES_MAX:
@@ -243,6 +254,7 @@ class IndexService:
         """Copy what the disk lacks; None if that is nothing, or a flush is under way."""
         if self._flushing:
             return None
+        self.settle()
         files = [*self._unflushed, self._last] if self._last is not None else self._unflushed
         writes = [write for file in dict.fromkeys(files) if (write := file.changes()) is not None]
         if not writes and self.fault is None:
@@ -285,7 +297,14 @@ class IndexService:
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> list[int]:
-        """CommitLog offsets of messages that may carry the key, newest first."""
+        """CommitLog offsets of messages that may carry the key, newest first; from the thread that puts."""
+        self.settle()
+        return self.search(topic, key, max_count, begin_ms, end_ms, index_type)
+
+    def search(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> list[int]:
+        """As `query`, from any thread; finds what is settled."""
         text = f"{topic}#{_TAG_PREFIX if index_type == TAG_TYPE else ''}{key}"
         key_hash = positive_hash(text)
         max_count = min(max_count, self._config.max_msgs_num_batch)
