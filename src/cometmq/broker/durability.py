@@ -7,6 +7,7 @@ Everything appended in one turn of the event loop is written with one call at th
 
 A call that waits longer than `syncFlushTimeout` is answered FLUSH_DISK_TIMEOUT: stored, not known to be durable.
 A store that fails to write or sync fences itself, and every waiting call is refused; none is answered as good.
+`before_answers` saves what an answer promises beside the message itself: a topic made by this very send.
 Dispatch follows the bytes that may be seen (`Store.confirm_offset`), and tells `on_arrivals` what came.
 
 Mirrors: CommitLog.handleDiskFlushAndHA, GroupCommitService, FlushRealTimeService.
@@ -19,10 +20,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 from cometmq.errors import StoreError, StoreNotWritable
 from cometmq.net.routes import Call
+from cometmq.store.dispatch import Arrival
 from cometmq.store.engine import Store
 from cometmq.wire.codes import ResponseCode
 
@@ -37,9 +39,16 @@ Waiter = tuple[int, float, Call, dict[str, str]]  # end offset, since, call, fie
 class Durability:
     """Answers calls when what they appended is as safe as the flush mode promises."""
 
-    def __init__(self, store: Store, on_arrivals: Callable[[Iterable[Any]], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        before_answers: Callable[[], object],
+        on_arrivals: Callable[[Iterable[Arrival]], None],
+    ) -> None:
         config = store.config
         self._store = store
+        self._before_answers = before_answers
         self._on_arrivals = on_arrivals
         self._sync = config.sync_flush
         self._timeout_s = config.sync_flush_timeout / 1000
@@ -75,8 +84,9 @@ class Durability:
         self._turn_ends = False
         began = self._loop.time()
         try:
+            self._before_answers()
             self._store.write()
-        except StoreError as fault:
+        except (StoreError, OSError) as fault:
             self._refuse_all(fault)
             return
         self.last_write_s = self._loop.time() - began

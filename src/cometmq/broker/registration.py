@@ -18,7 +18,7 @@ from cometmq.broker.topics import Topics
 from cometmq.errors import CometError
 from cometmq.model.topic import TopicConfig
 from cometmq.net.pool import Pool, split_addresses
-from cometmq.wire import fastjson
+from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.bodies.registration import encode_registration
 from cometmq.wire.requests.namesrv import RegisterBroker, UnregisterBroker
 
@@ -43,7 +43,7 @@ class Registration:
 
     async def announce_all(self) -> None:
         """Tell everybody everything."""
-        topics = self._topics.all()
+        topics = list(self._topics)
         async with asyncio.TaskGroup() as group:
             for namesrv in self._namesrvs:
                 group.create_task(self._register(namesrv, topics))
@@ -79,7 +79,7 @@ class Registration:
             channel = await self._pool.channel(namesrv, timeout_ms=min(timeout_ms, 3_000))
             answer = await channel.call(request, body, timeout_ms=timeout_ms)
             if answer.body:
-                self._topics.follow_order_config(fastjson.loads(answer.body))
+                self._topics.follow_order_config(decode_kv_table(answer.body))
         except CometError as fault:
             if namesrv not in self._silent:
                 log.warning("cannot register with the name server %s: %s; trying again every round", namesrv, fault)
