@@ -1,0 +1,2 @@
+from .script import Script
+SCRIPTS: tuple[Script, ...] = ()

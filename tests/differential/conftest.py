@@ -1,0 +1,45 @@
+"""Both sides, started once for all differential tests.
+
+`COMETMQ_DIFFERENTIAL_TWIN=1` runs a second Apache RocketMQ in CometMQ's place: the masks alone must then
+explain everything that differs, which is how they are checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.original import Cluster, CometNamesrv, JavaNamesrv
+
+from .comparison import Comparison
+from .target import Target
+
+# A cold Java broker answers SYSTEM_BUSY to what waited 200 ms: not what is compared here.
+PATIENCE_MS = 10_000
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
+    folder = tmp_path_factory.mktemp("differential")
+    twin = bool(os.environ.get("COMETMQ_DIFFERENTIAL_TWIN"))
+    with ExitStack() as running, asyncio.Runner() as runner:
+        java = _start("java", folder / "java", running)
+        comet = _start("java" if twin else "comet", folder / "comet", running)
+        yield Comparison(java, comet, runner)
+
+
+def _start(kind: str, folder: Path, running: ExitStack) -> Target:
+    alone = running.enter_context((JavaNamesrv if kind == "java" else CometNamesrv)(folder / "alone"))
+    cluster = running.enter_context(
+        Cluster(
+            "java" if kind == "java" else "comet",
+            folder,
+            conf={"waitTimeMillsInSendQueue": PATIENCE_MS, "waitTimeMillsInPullQueue": PATIENCE_MS},
+        )
+    )
+    return Target(kind, {"namesrv": alone.addr, "broker": cluster.broker.addr})

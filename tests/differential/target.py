@@ -1,0 +1,143 @@
+"""A running server pair of either kind, asked over raw connections.
+
+What is kept of a run is plain data; a request that gets no answer, or whose connection is closed, is an answer too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from cometmq.errors import PeerTimeout, PeerUnreachable
+from cometmq.net.channel import Channel
+from cometmq.net.pool import connect
+from cometmq.wire.codes import FLAG_ONE_WAY, SerializeType
+from cometmq.wire.command import Command, encode_command
+
+from .reply import mark, plain
+from .script import Ask, Await, Form, Script, Server, Step, fill
+
+ANSWER_TIMEOUT_MS = 4_000
+UNTIL_TIMEOUT_S = 8.0
+UNTIL_PAUSE_S = 0.02
+
+Answers = dict[str, dict[str, Any]]
+
+
+@dataclass
+class Target:
+    """Where the servers of one kind are."""
+
+    kind: str
+    addresses: dict[Server, str]
+
+    async def run(self, script: Script, form: Form) -> Answers:
+        """Ask everything a script has to ask, in one header form; answers by variant and step."""
+        return await _Run(self, script, form).all_variants()
+
+
+@dataclass
+class _Run:
+    target: Target
+    script: Script
+    form: Form
+    channels: dict[Server, Channel] = field(default_factory=dict)
+    pending: dict[str, tuple[Ask, asyncio.Task[dict[str, Any]]]] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+    answers: Answers = field(default_factory=dict)
+
+    @property
+    def mark(self) -> str:
+        return mark("".join(part for part in self.script.name if part.isalnum()), self.form)
+
+    async def all_variants(self) -> Answers:
+        try:
+            for number, (variant, ask) in enumerate(self.script.variants().items()):
+                if self.script.fresh or number == 0:
+                    self._new_names(number)
+                    await self._steps(f"{variant} / before", self.script.before)
+                await self._step(f"{variant} / asked", ask)
+                await self._steps(f"{variant} / after", self.script.after)
+        finally:
+            for channel in self.channels.values():
+                channel.close()
+        return self.answers
+
+    def _new_names(self, number: int) -> None:
+        own = f"{self.mark}{number}"
+        kinds = ("topic", "group", "cluster", "broker", "namespace", "client", "key")
+        self.names = {kind: f"{own}_{kind}" for kind in kinds}
+        self.names["now"] = str(int(time.time() * 1000))
+
+    async def _steps(self, where: str, steps: tuple[Step, ...]) -> None:
+        for number, step in enumerate(steps):
+            await self._step(f"{where} {number} {step.code if isinstance(step, Ask) else 'await'}", step)
+
+    async def _step(self, where: str, step: Step) -> None:
+        if isinstance(step, Await):
+            ask, task = self.pending.pop(step.pending)
+            self.answers[where] = await task
+        elif step.pending:
+            self.pending[step.pending] = (step, asyncio.ensure_future(self._ask(step)))
+            await asyncio.sleep(0.1)  # time to arrive and be held; nothing tells when it is
+        elif step.until is not None:
+            self.answers[where] = await self._ask_until(step)
+        else:
+            self.answers[where] = await self._ask(step)
+
+    async def _ask_until(self, ask: Ask) -> dict[str, Any]:
+        assert ask.until is not None
+        deadline = time.monotonic() + UNTIL_TIMEOUT_S
+        while True:
+            answer = await self._ask(ask)
+            if ask.until(answer) or time.monotonic() > deadline:
+                return answer
+            await asyncio.sleep(UNTIL_PAUSE_S)
+
+    async def _ask(self, ask: Ask) -> dict[str, Any]:
+        server = ask.server or self.script.server
+        body = ask.body
+        if body is None:
+            body = b""
+        elif not isinstance(body, bytes):
+            body = orjson.dumps(fill(body, self.names))
+        self.names["crc"] = str(zlib.crc32(body) & 0x7FFFFFFF)
+        command = Command(
+            ask.code,
+            ext=fill(dict(ask.fields), self.names),
+            body=body,
+            version=ask.version,
+            language=ask.language,
+            serialize=SerializeType.JSON if self.form == "json" else SerializeType.ROCKETMQ,
+        )
+        try:
+            channel = await self._channel(server)
+            if ask.one_way:
+                command.flag |= FLAG_ONE_WAY
+                channel.send(encode_command(command))
+                return {"answer": "none wanted"}
+            answer = await channel.exchange(command, timeout_ms=ANSWER_TIMEOUT_MS)
+        except PeerTimeout:
+            return {"answer": "none"}
+        except PeerUnreachable:
+            return {"answer": "the connection was closed"}
+        if ask.keep:
+            self.names[ask.keep] = {**answer.ext, "physical": _physical_offset(answer.ext.get("msgId", ""))}
+        return plain(ask.code, answer, self.mark)
+
+    async def _channel(self, server: Server) -> Channel:
+        channel = self.channels.get(server)
+        if channel is None or not channel.is_open:
+            channel = self.channels[server] = await connect(self.target.addresses[server])
+        return channel
+
+
+def _physical_offset(message_id: str) -> str:
+    """The place in the log that an offset message id ends with."""
+    first = message_id.split(",")[0]
+    return str(int(first[-16:], 16)) if len(first) == 32 else ""
