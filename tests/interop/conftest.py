@@ -1,0 +1,60 @@
+"""Fixtures: the server under test and, for each client, one run of all its scenarios.
+
+COMETMQ_INTEROP_SERVER=java runs the same tests against Apache RocketMQ, which proves the tests themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.interop.clients import JAVA_CLIENTS, Client, Outcome, Program
+from tests.original import Cluster
+from tests.original.cluster import Kind
+
+# In this order: `push` and `poll` read what `thousand` sent.
+SCENARIOS = (
+    "thousand", "push", "poll", "batch", "oneway", "async", "properties", "large", "too_large", "long_properties",
+    "absent", "tags", "wake", "commit", "create", "delete",
+)  # fmt: skip
+# What the Go client has no public call for.
+JAVA_SCENARIOS = ("query", "offsets")
+
+
+@pytest.fixture(scope="session")
+def server_kind() -> Kind:
+    kind = os.environ.get("COMETMQ_INTEROP_SERVER", "comet")
+    if kind not in ("comet", "java"):
+        raise ValueError(f"COMETMQ_INTEROP_SERVER is {kind!r}; it may be 'comet' or 'java'")
+    return cast(Kind, kind)
+
+
+@pytest.fixture(scope="session")
+def cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def outcome_of(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Client], Outcome]:
+    """A function: the outcome of a client's run, which happens when it is first asked for."""
+    known: dict[str, Outcome] = {}
+
+    def ask(client: Client) -> Outcome:
+        if client.name not in known:
+            scenarios = SCENARIOS + (JAVA_SCENARIOS if client in JAVA_CLIENTS else ())
+            home: Path = tmp_path_factory.mktemp("client") / client.name
+            known[client.name] = Program(client, cluster, scenarios, home).finish()
+        return known[client.name]
+
+    return ask
+
+
+@pytest.fixture
+def outcome(request: pytest.FixtureRequest, outcome_of: Callable[[Client], Outcome]) -> Outcome:
+    """The outcome of the client that the test is parametrized with."""
+    return outcome_of(request.param)

@@ -1,0 +1,69 @@
+package interop;
+
+import java.util.Map;
+import java.util.Set;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
+
+/** What the broker must refuse, and that nothing is stored by it. */
+final class Refusals {
+    private Refusals() {
+    }
+
+    static Map<String, Object> tooLarge(Session session) throws Exception {
+        String topic = session.name("too_large");
+        DefaultMQProducer plain = session.newProducer("too_large");
+        plain.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE); // or zeros would arrive small
+        plain.setInstanceName("too_large");
+        plain.start();
+        try {
+            MessageQueue queue = plain.send(Session.message(topic, "first")).getMessageQueue();
+            int over = Session.refusal(() -> plain.send(new Message(topic, new byte[(4 << 20) + 1]), queue));
+            int at = Session.refusal(() -> plain.send(new Message(topic, new byte[4 << 20]), queue));
+            long next = plain.send(Session.message(topic, "last"), queue).getQueueOffset();
+            return Map.of("over_limit_code", over, "at_limit_code", at, "next_offset", next);
+        } finally {
+            plain.shutdown();
+        }
+    }
+
+    static Map<String, Object> longProperties(Session session) throws Exception {
+        String topic = session.name("long_properties");
+        MessageQueue queue = session.producer().send(Session.message(topic, "first")).getMessageQueue();
+        Message message = Session.message(topic, "second");
+        message.putUserProperty("long", "x".repeat(Short.MAX_VALUE));
+        int code = Session.refusal(() -> session.producer().send(message, queue));
+        long next = session.producer().send(Session.message(topic, "last"), queue).getQueueOffset();
+        return Map.of("code", code, "next_offset", next);
+    }
+
+    /** A topic that nobody created, and that may not be created either: its pattern is a topic that hands nothing down. */
+    static Map<String, Object> absent(Session session) throws Exception {
+        String pattern = session.name("pattern");
+        session.producer().send(Session.message(pattern, "here"));
+        String broker = session.queues(pattern).iterator().next().getBrokerName();
+        DefaultMQProducer plain = session.newProducer("absent");
+        plain.setCreateTopicKey(pattern);
+        plain.setInstanceName("absent");
+        plain.start();
+        try {
+            String topic = session.name("absent");
+            MessageQueue queue = new MessageQueue(topic, broker, 0);
+            return Map.of(
+                "send_code", Session.refusal(() -> plain.send(Session.message(topic, "nobody"))),
+                "pull_code", Session.refusal(() -> session.puller().pull(queue, Session.ALL, 0, 1)));
+        } finally {
+            plain.shutdown();
+        }
+    }
+
+    /** The same against a broker with autoCreateTopicEnable=false: there the client finds no route at all. */
+    static Map<String, Object> autoCreateOff(Session session) throws Exception {
+        String topic = session.name("never");
+        Set<String> all = session.api().getTopicListFromNameServer(3000).getTopicList();
+        int code = Session.refusal(() -> session.producer().send(Session.message(topic, "nobody")));
+        return Map.of("refused", code != 0, "pattern_known", all.contains("TBW102"),
+            "created", session.api().getTopicListFromNameServer(3000).getTopicList().contains(topic));
+    }
+}
