@@ -49,6 +49,18 @@ class BrokerConfig:
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
     trace_on: bool = True
     auto_delete_unused_stats: bool = False
+    validate_system_topic_when_update_topic: bool = True
+    clear_retry_topic_when_delete_topic: bool = True
+    enable_mixed_message_type: bool = False
+    enable_create_sys_group: bool = True
+    enable_split_metadata: bool = True
+    split_metadata_size: int = 2_000
+    revive_queue_num: int = 8
+    timer_wheel_enable: bool = True
+
+    # clients
+    notify_consumer_ids_changed_enable: bool = True
+    reject_pull_consumer_enable: bool = False
 
     # sending
     send_thread_pool_queue_capacity: int = 10_000
@@ -68,3 +80,4 @@ class BrokerConfig:
 
     # consumer offsets
     flush_consumer_offset_interval: int = 5_000
+    consumer_offset_update_version_step: int = 500

@@ -18,7 +18,6 @@ from cometmq.broker.attributes import TOPIC_ATTRIBUTES, alter
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
-from cometmq.errors import RequestRefused
 from cometmq.model import names
 from cometmq.model.data_version import DataVersion
 from cometmq.model.sysflag import READ_WRITE, Perm
@@ -131,7 +130,7 @@ class Topics(Saved):
         if topic is not None:
             return topic
         sys_flag = UNIT if unit_mode else 0
-        if unit_mode and names.is_retry_or_dlq(name):
+        if unit_mode and name.startswith(names.RETRY_PREFIX):
             sys_flag = UNIT_SUBSCRIBED
         template = self._topics.get(default_topic)
         if template is not None:
@@ -169,8 +168,6 @@ class Topics(Saved):
             old = self._topics.get(topic.name)
             if topic == old:
                 return False
-            if "+reserve.time" in topic.attributes or "-reserve.time" in topic.attributes:
-                alter(TOPIC_ATTRIBUTES, old.attributes if old else None, topic.attributes)
             topic.attributes = alter(TOPIC_ATTRIBUTES, old.attributes if old else None, topic.attributes)
             altered.append(topic)
         for topic in altered:
@@ -178,11 +175,11 @@ class Topics(Saved):
         return True
 
     def follow_order_config(self, ordered: Iterable[str]) -> None:
-        """The name servers say which topics are ordered; all others are not."""
-        ordered = frozenset(ordered)
-        for topic in self._topics.values():
-            if topic.order != (topic.name in ordered):
-                topic.order = not topic.order
+        """The name servers say that these topics are ordered."""
+        for name in ordered:
+            topic = self._topics.get(name)
+            if topic is not None and not topic.order:
+                topic.order = True
                 self._changed(topic)
 
     def delete(self, name: str) -> bool:

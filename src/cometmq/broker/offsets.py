@@ -1,0 +1,111 @@
+"""How far each group has consumed each queue: `consumerOffset.json`.
+
+    offsetTable        topic@group → queue id → offset; what the file is for
+    pullOffsetTable    the same for the last pull; in memory, shown to admin tools, never read back
+    groupTopicMap      group → topics; derived, written because Java writes it
+
+Offsets are saved by the app's ticker and at close, not at each commit: after a kill a group sees the messages of the
+last few seconds again, as with Java. Names cannot contain `@`, so a key always has one.
+
+Mirrors: ConsumerOffsetManager.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cometmq.broker.config import BrokerConfig
+from cometmq.broker.saved import Saved, Table
+from cometmq.clock import Clock
+from cometmq.model.data_version import DataVersion
+
+SEPARATOR: Final = "@"
+
+QueueOffsets = dict[int, int]
+
+
+class Offsets(Saved):
+    """Committed offsets of all groups."""
+
+    def __init__(self, table: Table, config: BrokerConfig, clock: Clock) -> None:
+        super().__init__(table, self.to_json)
+        self._clock = clock
+        self._version_step = max(1, config.consumer_offset_update_version_step)
+        self._commits = 0
+        self._offsets: dict[str, QueueOffsets] = {}
+        self._pulled: dict[str, QueueOffsets] = {}
+        self.data_version = DataVersion(timestamp_ms=clock.now_ms())
+        self._read(self.load())
+
+    def _read(self, saved: dict[str, Any]) -> None:
+        for key, queues in (saved.get("offsetTable") or {}).items():
+            self._offsets[key] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+        if "dataVersion" in saved:
+            self.data_version = DataVersion.from_json(saved["dataVersion"])
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole table as `consumerOffset.json` and replies hold it."""
+        topics: dict[str, list[str]] = {}
+        for key in self._offsets:
+            topic, _, group = key.partition(SEPARATOR)
+            topics.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": self.data_version.to_json(),
+            "groupTopicMap": topics,
+            "offsetTable": self._offsets,
+            "pullOffsetTable": self._pulled,
+        }
+
+    # --- committing and looking up
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group has consumed everything before `offset`; a smaller one than before is taken too."""
+        key = f"{topic}@{group}"
+        queues = self._offsets.get(key)
+        if queues is None:
+            self._offsets[key] = queues = {}
+        queues[queue_id] = offset
+        self.unsaved = True
+        self._commits += 1
+        if not self._commits % self._version_step:
+            self.data_version.advance(self._clock.now_ms())
+
+    def commit_pull(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group has pulled up to here; only shown, never used to go on from."""
+        self._pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """What was committed last; None if nothing was. A negative offset counts as nothing."""
+        queues = self._offsets.get(f"{topic}@{group}")
+        offset = queues.get(queue_id, -1) if queues is not None else -1
+        return offset if offset >= 0 else None
+
+    def of(self, group: str, topic: str) -> QueueOffsets:
+        """Everything that the group has committed of a topic."""
+        return dict(self._offsets.get(f"{topic}@{group}", {}))
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have committed anything of a topic."""
+        prefix = topic + SEPARATOR
+        return {key[len(prefix) :] for key in self._offsets if key.startswith(prefix)}
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics of which a group has committed anything."""
+        suffix = SEPARATOR + group
+        return {key[: -len(suffix)] for key in self._offsets if key.endswith(suffix)}
+
+    # --- removing
+
+    def remove_topic(self, topic: str) -> None:
+        prefix = topic + SEPARATOR
+        self._remove([key for key in {**self._offsets, **self._pulled} if key.startswith(prefix)])
+
+    def remove_group(self, group: str) -> None:
+        suffix = SEPARATOR + group
+        self._remove([key for key in {**self._offsets, **self._pulled} if key.endswith(suffix)])
+
+    def _remove(self, keys: list[str]) -> None:
+        for key in keys:
+            self._pulled.pop(key, None)
+            if self._offsets.pop(key, None) is not None:
+                self.mark()
