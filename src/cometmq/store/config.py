@@ -61,6 +61,7 @@ class StoreConfig:
     travel_cq_file_num_when_get_message: int = 1
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
     @property
     def commit_log_dir(self) -> str:

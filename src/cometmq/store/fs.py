@@ -43,8 +43,8 @@ class FileSystem(Protocol):
 
     def pread(self, fd: int, size: int, offset: int) -> bytes: ...
 
-    def zero(self, fd: int, offset: int, end: int) -> None:
-        """Make `[offset, end)` read as zeros and keep its space."""
+    def zero(self, fd: int, offset: int, end: int) -> bool:
+        """Make `[offset, end)` read as zeros and keep its space; False if it was so already."""
 
     def sync(self, fd: int) -> None:
         """Data, and the metadata needed to read it back, to the disk (fdatasync)."""
@@ -104,14 +104,15 @@ class OsFs:
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
 
-    def zero(self, fd: int, offset: int, end: int) -> None:
+    def zero(self, fd: int, offset: int, end: int) -> bool:
         # Only what holds data is rewritten: an untouched preallocated tail of a gigabyte costs nothing.
+        changed = False
         while offset < end:
             try:
                 start = os.lseek(fd, offset, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    return
+                    break
                 start, stop = offset, end
             else:
                 stop = min(end, os.lseek(fd, start, os.SEEK_HOLE))
@@ -119,8 +120,10 @@ class OsFs:
                 chunk = _ZEROS[: min(len(_ZEROS), stop - start)]
                 if os.pread(fd, len(chunk), start) != chunk:
                     write_all(self, fd, chunk, start)
+                    changed = True
                 start += len(chunk)
             offset = max(stop, offset + 1)
+        return changed
 
     def sync(self, fd: int) -> None:
         os.fdatasync(fd)

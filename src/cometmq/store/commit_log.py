@@ -1,0 +1,288 @@
+"""The CommitLog: every message of the broker, in the order of arrival, over preallocated segments.
+
+    min_offset ≤ flushed ≤ written ≤ end         end counts what is encoded and still in `parts`
+
+Appending is `append.py`'s: it puts encoded bytes into `parts` and moves `end`. `write` hands all of it to the
+system in one call, `flush` makes it durable. Readers and dispatch see up to `confirm_offset`: `flushed` under
+SYNC_FLUSH, else `written`.
+
+Threads: everything on the owner's thread, but `flush`, which may run in a worker beside it.
+Invariants: store times never decrease; any failed sync or write fences the log for good, for nobody can say
+afterwards what is on the disk; a disk too full for a new segment only refuses the message and heals.
+
+Mirrors: CommitLog, MappedFileQueue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections import OrderedDict
+from struct import Struct
+from threading import Lock
+from typing import Final
+
+from cometmq.clock import Clock
+from cometmq.errors import MessageRefused, StoreNotWritable
+from cometmq.store.config import StoreConfig
+from cometmq.store.fs import Buffer, FileSystem, write_all, write_parts
+from cometmq.store.segment import Segment, load_starts, segment_path
+from cometmq.wire.record import BLANK_SIZE, encode_blank
+
+VIEWS_MAX: Final = 64  # maps of segments kept at once
+JOIN_SIZE_MAX: Final = 1 << 20  # below it one joined pwrite beats many small pieces
+DISK_FULL_RETRY_MS: Final = 1000
+
+_SYS_FLAG: Final = Struct(">i")
+_LONG: Final = Struct(">q")
+
+
+class CommitLog:
+    """The segments, the bytes not yet written, and the three offsets."""
+
+    def __init__(self, fs: FileSystem, config: StoreConfig, clock: Clock) -> None:
+        self._fs = fs
+        self._clock = clock
+        self.folder = config.commit_log_dir
+        self.segment_size = config.mapped_file_size_commit_log
+        self._sync_flush = config.sync_flush
+        self.segments: dict[int, Segment] = {}
+        self._spare: Segment | None = None
+        self._views: OrderedDict[int, memoryview] = OrderedDict()
+        self._flush_lock = Lock()
+        self._create_lock = Lock()
+        self._disk_full_at_ms: int | None = None
+        self.min_offset = 0
+        self.end = 0
+        self.limit = 0  # end of the segment that `end` is in
+        self.written = 0
+        self.flushed = 0
+        self.last_store_time_ms = 0
+        self.written_store_time_ms = 0
+        self.flushed_store_time_ms = 0
+        self.parts: list[Buffer] = []
+        self._sealed: list[tuple[Segment, int, list[Buffer], int]] = []
+        self._parts_at = 0
+        self.fault: str | None = None
+
+    # Opening
+
+    def load(self) -> None:
+        """Find the segments; where the log ends is for recovery to say, with `set_end`."""
+        self._fs.make_dirs(self.folder)
+        for start in load_starts(self._fs, self.folder, self.segment_size, "mappedFileSizeCommitLog"):
+            self.segments[start] = Segment(segment_path(self.folder, start), start, self.segment_size)
+        self.min_offset = min(self.segments, default=0)
+
+    def set_end(self, end: int, last_store_time_ms: int) -> None:
+        """The log ends here: cut what is behind, durably, and go on from here."""
+        cut = False
+        for start in sorted(self.segments, reverse=True):
+            if start > end:
+                self.drop_segment(start)
+                cut = True
+        segment = self.segment_of(end)
+        if segment is not None:
+            segment.open(self._fs)
+            if self._fs.zero(segment.fd, end - segment.start, self.segment_size):
+                self._fs.sync(segment.fd)
+        if cut:
+            self._fs.fsync_dir(self.folder)
+        self.end = self.written = self.flushed = self._parts_at = end
+        self.limit = segment.end if segment is not None else end
+        self.last_store_time_ms = self.written_store_time_ms = self.flushed_store_time_ms = last_store_time_ms
+
+    def segment_of(self, offset: int) -> Segment | None:
+        return self.segments.get(offset - offset % self.segment_size)
+
+    # Appending
+
+    def roll(self, size: int) -> None:
+        """Go to the next segment, for a record of `size` bytes does not fit; the rest becomes a blank record."""
+        if size + BLANK_SIZE > self.segment_size:
+            raise MessageRefused(
+                f"the message takes {size} bytes, and a segment has {self.segment_size} "
+                "(mappedFileSizeCommitLog): send it smaller"
+            )
+        segment = self._next_segment()
+        if self.end < self.limit:
+            self.parts.append(encode_blank(self.limit - self.end))
+        self._seal()
+        self.segments[segment.start] = segment
+        if len(self.segments) == 1:
+            self.min_offset = segment.start
+        self.end = self._parts_at = segment.start
+        self.limit = segment.end
+
+    def _seal(self) -> None:
+        if self.parts:
+            self._sealed.append((self.segments[self.limit - self.segment_size], self._parts_at, self.parts, self.limit))
+            self.parts = []
+
+    def _next_segment(self) -> Segment:
+        with self._create_lock:
+            spare, self._spare = self._spare, None
+            return spare if spare is not None and spare.start == self.limit else self._create_segment()
+
+    def _create_segment(self) -> Segment:
+        now = self._clock.monotonic_ms()
+        if self._disk_full_at_ms is not None and now - self._disk_full_at_ms < DISK_FULL_RETRY_MS:
+            raise StoreNotWritable(self._disk_full_text())
+        try:
+            segment = Segment.create(self._fs, self.folder, self.limit, self.segment_size)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self.fence(f"{self.folder}: a new segment cannot be created: {error.strerror}")
+                raise StoreNotWritable(self.fault) from error
+            self._disk_full_at_ms = now
+            raise StoreNotWritable(self._disk_full_text()) from None
+        self._disk_full_at_ms = None
+        return segment
+
+    def _disk_full_text(self) -> str:
+        return (
+            f"the disk is full: {self.folder} has no room for the next segment of {self.segment_size} bytes; "
+            "free space or lower fileReservedTime, and sending works again"
+        )
+
+    @property
+    def disk_full(self) -> bool:
+        """Whether the last try to make a segment found no room."""
+        return self._disk_full_at_ms is not None
+
+    def prepare_spare(self) -> None:
+        """Create the next segment early, off the hot path, once this one is nearly full. Any thread."""
+        with self._create_lock:
+            start = self.limit
+            if self._spare is None and start and start - self.end < self.segment_size // 8 and self.fault is None:
+                # `roll` tries again and says what is wrong
+                with contextlib.suppress(OSError):
+                    self._spare = Segment.create(self._fs, self.folder, start, self.segment_size)
+
+    # Writing and flushing
+
+    def write(self) -> int:
+        """Everything appended goes to the system; returns `written`."""
+        if self.fault is not None:
+            raise StoreNotWritable(self.fault)
+        if not self.parts and not self._sealed:
+            return self.written
+        try:
+            for segment, at, parts, end in self._sealed:
+                self._write_parts(segment, at, parts)
+                self.written = end
+            self._sealed.clear()
+            if self.parts:
+                self._write_parts(self.segments[self.limit - self.segment_size], self._parts_at, self.parts)
+                self.parts = []
+        except OSError as error:
+            self.fence(f"{self.folder}: a write at offset {self.written} failed: {error.strerror}")
+            raise StoreNotWritable(self.fault) from error
+        self.written = self._parts_at = self.end
+        self.written_store_time_ms = self.last_store_time_ms
+        return self.end
+
+    def _write_parts(self, segment: Segment, at: int, parts: list[Buffer]) -> None:
+        segment.open(self._fs)
+        if self.end - at < JOIN_SIZE_MAX:
+            write_all(self._fs, segment.fd, b"".join(parts), at - segment.start)
+        else:
+            write_parts(self._fs, segment.fd, parts, at - segment.start)
+
+    def flush(self) -> int:
+        """Everything written goes to the disk; returns `flushed`. One caller at a time does the work."""
+        with self._flush_lock:
+            if self.fault is not None:
+                raise StoreNotWritable(self.fault)
+            target, store_time_ms = self.written, self.written_store_time_ms
+            at = self.flushed
+            try:
+                while at < target:
+                    segment = self.segments[at - at % self.segment_size]
+                    segment.open(self._fs)
+                    self._fs.sync(segment.fd)
+                    if segment.unnamed:
+                        self._fs.fsync_dir(self.folder)
+                        segment.unnamed = False
+                    at = segment.end
+                    if at <= target:
+                        segment.close(self._fs)
+            except OSError as error:
+                self.fence(
+                    f"{self.folder}: a sync at offset {at} failed ({error.strerror}); what was not acknowledged may "
+                    "be lost. Check the disk, then restart the broker"
+                )
+                raise StoreNotWritable(self.fault) from error
+            self.flushed = target
+            self.flushed_store_time_ms = store_time_ms
+            return target
+
+    def fence(self, why: str) -> None:
+        """No more writes until the store is opened again."""
+        if self.fault is None:
+            self.fault = why
+        self.parts = []
+        self._sealed = []
+
+    @property
+    def confirm_offset(self) -> int:
+        return self.flushed if self._sync_flush else self.written
+
+    # Reading
+
+    def view_of(self, start: int) -> memoryview:
+        """The map of one segment; at most `VIEWS_MAX` are kept."""
+        views = self._views
+        view = views.get(start)
+        if view is None:
+            if len(views) >= VIEWS_MAX:
+                views.popitem(last=False)
+            view = views[start] = self._fs.map_read(self.segments[start].path)
+        else:
+            views.move_to_end(start)
+        return view
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """`size` visible bytes at `offset` within one segment, or None."""
+        at = offset % self.segment_size
+        start = offset - at
+        if offset < self.min_offset or size < 0 or at + size > self.segment_size or start not in self.segments:
+            return None
+        if offset + size > self.confirm_offset:
+            return None
+        return self.view_of(start)[at : at + size]
+
+    def store_time_ms(self, offset: int, size: int) -> int:
+        """Store time of the record at `offset`; -1 if it is not there."""
+        record = self.slice(offset, size)
+        if record is None or size < 76:
+            return -1
+        wide = _SYS_FLAG.unpack_from(record, 36)[0] & 0x10
+        time_ms: int = _LONG.unpack_from(record, 68 if wide else 56)[0]
+        return time_ms
+
+    def segment_end(self, offset: int) -> int:
+        """Where the segment of `offset` ends."""
+        return offset + self.segment_size - offset % self.segment_size
+
+    # Deleting
+
+    def drop_segment(self, start: int) -> str:
+        """Forget a segment and remove its file; who holds a slice of it can go on reading."""
+        with self._flush_lock:
+            segment = self.segments.pop(start)
+            segment.close(self._fs)
+        self._views.pop(start, None)
+        self._fs.unlink(segment.path)
+        self.min_offset = min(self.segments, default=self.limit)
+        return segment.path
+
+    def close(self) -> None:
+        """Give back descriptors and maps; `write` and `flush` come before."""
+        with self._flush_lock:
+            for segment in self.segments.values():
+                segment.close(self._fs)
+        if self._spare is not None:
+            self._spare.close(self._fs)
+            self._spare = None
+        self._views.clear()

@@ -1,0 +1,280 @@
+"""The store: one log, the queues and the index built from it, and the door to all of them.
+
+    append … append        encode, assign offsets, no system call
+    write                  one system call for all of it (end of the turn)
+    flush_log              one fdatasync for all of it (worker thread)
+    dispatch               what is confirmed becomes visible; tells which queues grew
+    read, slices, load     and back out again
+
+Threads: everything is called on one thread, the owner's, but `flush_log`, `load` and `Maintenance.run`, which may run
+in workers beside it.
+
+Mirrors: DefaultMessageStore.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cometmq.clock import Clock, SystemClock
+from cometmq.errors import StoreError
+from cometmq.store.append import Appender
+from cometmq.store.checkpoint import Checkpoint
+from cometmq.store.commit_log import CommitLog
+from cometmq.store.config import StoreConfig
+from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Arrival, Dispatcher
+from cometmq.store.fs import FileSystem, OsFs
+from cometmq.store.index import IndexService
+from cometmq.store.lock import StoreLock
+from cometmq.store.maintenance import Maintenance
+from cometmq.store.queue_table import QueueTable
+from cometmq.store.reader import Range, Reader
+from cometmq.store.recovery import Progress, Recovery
+from cometmq.store.time_search import LOWER, Boundary, TimeSearch
+
+
+class Store:
+    """An open store."""
+
+    def __init__(self, config: StoreConfig, store_host: bytes, fs: FileSystem, clock: Clock) -> None:
+        self.config = config
+        self.store_host = store_host
+        self._fs = fs
+        self._clock = clock
+        self._lock = StoreLock(fs, config.store_path_root_dir)
+        self._log = CommitLog(fs, config, clock)
+        self._table = QueueTable(fs, config)
+        self._index = IndexService(fs, config.index_dir, config, clock) if config.message_index_enable else None
+        self._checkpoint = Checkpoint(fs, config.checkpoint_path)
+        self._appender = Appender(self._log, self._table, config, clock, store_host)
+        self._dispatcher = Dispatcher(self._log, self._appender, self._table, self._index)
+        self._reader = Reader(fs, self._log, self._table, config)
+        self._times = TimeSearch(self._log, self._table)
+        self._maintenance: Maintenance | None = None
+        self._thorough_at_ms = 0
+        self._disk_full: str | None = None
+        self.recovered_cleanly = True
+        # Bound here, so that a call of the hot path is one call.
+        self.append = self._appender.append
+        self.append_batch = self._appender.append_batch
+        self.write = self._log.write
+        self.flush_log = self._log.flush
+        self.read = self._reader.read
+        self.slices = self._reader.slices
+        self.load = self._reader.load
+        self.record_at = self._reader.record_at
+
+    # Opening and closing
+
+    @classmethod
+    def open(
+        cls,
+        config: StoreConfig,
+        *,
+        store_host: bytes,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        progress: Progress | None = None,
+    ) -> Store:
+        """Lock, load and recover; a store that cannot be opened soundly is not opened."""
+        store = cls(config, store_host, fs or OsFs(), clock or SystemClock())
+        store._lock.acquire()
+        try:
+            store._recover(progress)
+        except BaseException:
+            store._let_go()
+            raise
+        return store
+
+    def _recover(self, progress: Progress | None) -> None:
+        clean = not self._lock.abort_exists
+        self._lock.create_abort()
+        self.recovered_cleanly = clean
+        self._log.load()
+        self._table.load()
+        self._checkpoint.load()
+        index_lost = not self._fs.exists(self.config.index_dir)
+        if self._index is not None:
+            self._index.load(clean, self._checkpoint.index_ms)
+        self._fs.make_dirs(self.config.config_dir)
+        recovery = Recovery(
+            self._log,
+            self._table,
+            self._dispatcher,
+            self._index,
+            self._checkpoint,
+            self.config,
+            progress,
+            index_lost=index_lost,
+        )
+        try:
+            recovery.run(clean=clean)
+        except StoreError:
+            if clean:
+                self._lock.remove_abort()  # nothing was changed: it is as clean as it was
+            raise
+        self._reader.warm_offset = self._log.end
+        self._thorough_at_ms = self._clock.monotonic_ms()
+        self.maintain(thorough=not clean)
+
+    def close(self) -> None:
+        """Write, flush and dispatch everything; `abort` goes only if all of that worked."""
+        clean = False
+        try:
+            if self._log.fault is None:
+                self.write()
+                self.flush_log()
+                self.dispatch()
+                clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
+        finally:
+            if clean:
+                self._checkpoint.close()
+                self._lock.remove_abort()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._log.close()
+        self._table.close()
+        if self._index is not None:
+            self._index.close()
+        self._lock.release()
+
+    # How far things are
+
+    @property
+    def written_offset(self) -> int:
+        return self._log.written
+
+    @property
+    def flushed_offset(self) -> int:
+        return self._log.flushed
+
+    @property
+    def confirm_offset(self) -> int:
+        return self._log.confirm_offset
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        return max(self._log.confirm_offset - self._dispatcher.dispatched, 0)
+
+    @property
+    def writable(self) -> bool:
+        return self.fault is None
+
+    @property
+    def fault(self) -> str | None:
+        """Why the store takes no messages, as a sentence."""
+        return self._log.fault or self._disk_full
+
+    # Dispatching and periodic work
+
+    def dispatch(self) -> list[Arrival]:
+        """Make visible what is confirmed; returns the queues that grew."""
+        arrivals = self._dispatcher.dispatch()
+        if self._dispatcher.unwritten_units > UNWRITTEN_UNITS_MAX:
+            self.maintain()
+        return arrivals
+
+    def prepare_maintenance(self, *, thorough: bool = False) -> Maintenance | None:
+        """Copy what queue and index files lack, for `Maintenance.run` in a worker; None while one is under way."""
+        if self._maintenance is not None:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._thorough_at_ms >= self.config.flush_consume_queue_thorough_interval:
+            thorough = True
+        if thorough:
+            self._thorough_at_ms = now_ms
+        self._maintenance = Maintenance(
+            self._log, self._table, self._index, self._checkpoint, self._dispatcher, thorough=thorough
+        )
+        return self._maintenance
+
+    def finish_maintenance(self, job: Maintenance) -> None:
+        """Take over what `job` did, on the owner's thread, also when its `run` failed."""
+        self._maintenance = None
+        job.finish()
+
+    def maintain(self, *, thorough: bool = False) -> bool:
+        """One round of maintenance on this thread; False if it could not write everything."""
+        job = self.prepare_maintenance(thorough=thorough)
+        if job is None:
+            return False
+        try:
+            job.run()
+        finally:
+            self.finish_maintenance(job)
+        return job.complete
+
+    # Queues
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._table.queues.get((topic, queue_id))
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Offset behind the last visible message."""
+        queue = self._table.queues.get((topic, queue_id))
+        return 0 if queue is None else queue.max_offset
+
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """Offset that the next message will get."""
+        queue = self._table.queues.get((topic, queue_id))
+        return 0 if queue is None else queue.next_offset
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """Store time of the oldest message of a queue; -1 if there is none."""
+        queue = self._table.queues.get((topic, queue_id))
+        return -1 if queue is None else self._times.store_time_ms(queue, queue.min_offset)
+
+    def message_store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time of a message; -1 if it is not there."""
+        queue = self._table.queues.get((topic, queue_id))
+        return -1 if queue is None else self._times.store_time_ms(queue, offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = LOWER) -> int:
+        queue = self._table.queues.get((topic, queue_id))
+        return 0 if queue is None else self._times.offset_by_time(queue, time_ms, boundary)
+
+    def queues(self) -> Iterator[tuple[str, int, int, int]]:
+        """(topic, queue id, min offset, max offset) of every queue."""
+        for (topic, queue_id), queue in list(self._table.queues.items()):
+            yield topic, queue_id, queue.min_offset, queue.max_offset
+
+    def delete_topic(self, topic: str) -> int:
+        """Drop the queues of a topic; made again, it starts at 0."""
+        count = self._table.delete_topic(topic)
+        # The next checkpoint is what keeps a kill from bringing the topic back.
+        self._thorough_at_ms -= self.config.flush_consume_queue_thorough_interval
+        return count
+
+    # Queries
+
+    def query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> list[Range]:
+        """Places of messages that may carry the key (hashes can meet), in the log's order."""
+        if self._index is None:
+            return []
+        last_ms = end_ms
+        for _ in range(3):  # as Java: what the index names may be gone from the log already
+            offsets = sorted(self._index.query(topic, key, max_count, begin_ms, last_ms, index_type))
+            found = [(offset, len(record)) for offset in offsets if (record := self.record_at(offset)) is not None]
+            if found or not offsets:
+                return found
+            last_ms = self._log.store_time_ms(offsets[0], 100)
+            if last_ms < begin_ms:
+                return []
+        return []
+
+    @property
+    def index_last_update(self) -> tuple[int, int]:
+        """Store time and physical offset of the newest index entry."""
+        return self._index.last_update if self._index is not None else (0, 0)
+
+    def total_size(self, ranges: Sequence[Range]) -> int:
+        return sum(size for _offset, size in ranges)
+

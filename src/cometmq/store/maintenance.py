@@ -1,0 +1,83 @@
+"""One round of periodic work: queue tails and index entries go to their files, and the checkpoint follows.
+
+A plain round only writes; a thorough one also syncs, the log first, and then moves the checkpoint: it may only say
+what is on the disk. `Maintenance(…)` and `finish` run on the owner's thread, `run` on any.
+
+A full disk is survived: the tails stay in memory and go with a later round. Any other error fences the store.
+
+Mirrors: ConsumeQueueStore.FlushConsumeQueueService, StoreCheckpoint.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from cometmq.store.checkpoint import Checkpoint
+from cometmq.store.commit_log import CommitLog
+from cometmq.store.dispatch import Dispatcher
+from cometmq.store.index import IndexService
+from cometmq.store.queue_table import QueueTable
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Maintenance:
+    """Copies made when created, written by `run`, taken over by `finish`."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        table: QueueTable,
+        index: IndexService | None,
+        checkpoint: Checkpoint,
+        dispatcher: Dispatcher,
+        *,
+        thorough: bool,
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._index = index
+        self._checkpoint = checkpoint
+        self._thorough = thorough
+        self._queues = table.prepare(sync=thorough)
+        self._index_flush = index.prepare() if index is not None and thorough else None
+        self._index_ms = index.flushed_store_time_ms if index is not None else 0
+        self._logics_ms = dispatcher.last_store_time_ms
+        self._logics_physical_offset = dispatcher.last_physical_offset
+        self._indexed = False
+        dispatcher.unwritten_units = 0
+        self.disk_full = False
+        self.complete = False  # everything copied is in the files
+
+    def run(self) -> None:
+        """Write, and sync if this round is thorough."""
+        try:
+            self._log.prepare_spare()
+            if self._thorough:
+                self._log.flush()
+            self._queues.run()
+            if self._index_flush is not None:
+                self._index_flush.run()
+                self._indexed = True
+                self._index_ms = self._index_flush.store_time_ms
+            if self._thorough:
+                self._move_checkpoint()
+            self.complete = True
+        except OSError as error:
+            self.disk_full = error.errno in _FULL
+            if not self.disk_full:
+                self._log.fence(f"{self._table.folder}: queues or index cannot be written: {error.strerror}")
+
+    def _move_checkpoint(self) -> None:
+        checkpoint = self._checkpoint
+        checkpoint.physic_ms = max(checkpoint.physic_ms, self._log.flushed_store_time_ms)
+        checkpoint.logics_ms = max(checkpoint.logics_ms, self._logics_ms)
+        checkpoint.logics_physical_offset = max(checkpoint.logics_physical_offset, self._logics_physical_offset)
+        checkpoint.index_ms = max(checkpoint.index_ms, self._index_ms)
+        checkpoint.flush()
+
+    def finish(self) -> None:
+        """Let go of what is in the files now."""
+        self._table.finish(self._queues)
+        if self._index is not None and self._index_flush is not None:
+            self._index.finish(self._index_flush, failed=not self._indexed)

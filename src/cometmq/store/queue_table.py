@@ -1,0 +1,270 @@
+"""All ConsumeQueues: found on disk, opened, read, written, deleted.
+
+Reads of the tail come from memory, older units from the files through a bounded set of descriptors, so that ten
+thousand queues need few. Writing has three steps, so that the disk never stops the owner's thread:
+
+    job = table.prepare(sync)     owner's thread: copies what is new
+    job.run()                     any thread: writes it, and syncs it if asked
+    table.finish(job)             owner's thread: trims the tails
+
+Mirrors: ConsumeQueueStore.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from threading import RLock
+from typing import Final
+
+from cometmq.errors import StoreError
+from cometmq.store.config import StoreConfig
+from cometmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+from cometmq.store.fs import FileSystem, write_all
+from cometmq.store.segment import load_starts
+
+DESCRIPTORS_MAX: Final = 256
+TAIL_KEPT: Final = 64  # written units that stay in memory for the readers at the end of a queue
+NO_UNITS: Final = b""
+
+
+class QueueTable:
+    """The queues by (topic, queue id)."""
+
+    def __init__(self, fs: FileSystem, config: StoreConfig) -> None:
+        self._fs = fs
+        self.folder = config.consume_queue_dir
+        self.file_size = config.mapped_file_size_consume_queue
+        if self.file_size % UNIT_SIZE or self.file_size <= 0:
+            raise StoreError(f"mappedFileSizeConsumeQueue is {self.file_size}: make it a multiple of {UNIT_SIZE}")
+        self.queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.files_lock = RLock()  # held while queue files are written or removed
+        self._descriptors: OrderedDict[str, int] = OrderedDict()
+        # Written since the last sync; touched only by the one `QueueWrite` that runs.
+        self.unsynced_files: set[str] = set()
+        self.unsynced_folders: set[str] = set()
+
+    def load(self) -> None:
+        """Find the queues on disk; where each ends is for recovery to say."""
+        self._fs.make_dirs(self.folder)
+        for topic in self._fs.list_dir(self.folder):
+            for name in (
+                self._fs.list_dir(f"{self.folder}/{topic}") if self._fs.is_dir(f"{self.folder}/{topic}") else ()
+            ):
+                if name.isdecimal():
+                    self.open(topic, int(name))
+
+    def starts(self, queue: ConsumeQueue) -> list[int]:
+        """First units of a queue's files."""
+        found = load_starts(self._fs, queue.folder, self.file_size, "mappedFileSizeConsumeQueue")
+        return [start // UNIT_SIZE for start in found]
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made if it is new; its files come with its first write."""
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            queue = ConsumeQueue(topic, queue_id, f"{self.folder}/{topic}/{queue_id}", self.file_size)
+            self.queues[topic, queue_id] = queue
+        return queue
+
+    # Reading
+
+    def units(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
+        """Bytes of up to `count` units from `offset` on, all of one file; empty where there are none."""
+        end = min(offset + count, queue.max_offset, queue.file_end(offset))
+        if offset < queue.first_offset or offset >= end:
+            return NO_UNITS
+        tail_offset = queue.tail_offset
+        if offset >= tail_offset:
+            at = (offset - tail_offset) * UNIT_SIZE
+            return bytes(queue.tail[at : at + (end - offset) * UNIT_SIZE])
+        data = self.file_units(queue, offset, min(end, tail_offset) - offset)
+        if end > tail_offset:
+            data += queue.tail[: (end - tail_offset) * UNIT_SIZE]
+        return data
+
+    def unit(self, queue: ConsumeQueue, offset: int) -> tuple[int, int, int] | None:
+        """(physical offset, size, tags code) of one message."""
+        data = self.units(queue, offset, 1)
+        return UNIT.unpack(data) if len(data) == UNIT_SIZE else None
+
+    def file_units(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
+        """Units as the file has them."""
+        path = queue.path_of(offset)
+        descriptors = self._descriptors
+        fd = descriptors.get(path, -1)
+        if fd < 0:
+            if len(descriptors) >= DESCRIPTORS_MAX:
+                self._fs.close(descriptors.popitem(last=False)[1])
+            try:
+                fd = descriptors[path] = self._fs.open(path, read_only=True)
+            except FileNotFoundError:
+                return NO_UNITS
+        else:
+            descriptors.move_to_end(path)
+        data = self._fs.pread(fd, count * UNIT_SIZE, offset % queue.file_units * UNIT_SIZE)
+        return data[: len(data) // UNIT_SIZE * UNIT_SIZE]
+
+    def _forget_descriptors(self, folder: str) -> None:
+        for path in [path for path in self._descriptors if path.startswith(f"{folder}/")]:
+            self._fs.close(self._descriptors.pop(path))
+
+    # Writing
+
+    def put(self, queue: ConsumeQueue, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
+        """Add the unit of a message; False if it is there already.
+
+        Dispatch has its own short form of the common case; this one also knows what replaying a log brings.
+        """
+        if physical_offset + size <= queue.max_physical:
+            return False
+        if queue_offset < queue.max_offset:
+            # A later message with a smaller offset: the topic was deleted and made again.
+            self.cut(queue, queue_offset)
+        return queue.put(physical_offset, size, tags_code, queue_offset)
+
+    def prepare(self, *, sync: bool) -> QueueWrite:
+        """What the files lack."""
+        pieces: list[Piece] = []
+        for queue in self.queues.values():
+            if queue.dirty:
+                queue.dirty = False
+                pieces.extend(_pieces(queue))
+        return QueueWrite(self._fs, self, pieces, sync=sync)
+
+    def finish(self, job: QueueWrite) -> None:
+        """Take over what a finished job wrote; what it could not write stays in the tails."""
+        for queue, offset, data in job.pieces[: job.done]:
+            end = offset + len(data) // UNIT_SIZE
+            if queue.alive and queue.written_offset == offset and end <= queue.max_offset:
+                queue.written_offset = end
+                keep_from = end - TAIL_KEPT
+                if keep_from > queue.tail_offset:
+                    del queue.tail[: (keep_from - queue.tail_offset) * UNIT_SIZE]
+                    queue.tail_offset = keep_from
+        for queue, _offset, _data in job.pieces[job.done :]:
+            queue.dirty = queue.alive
+
+    # Removing
+
+    def cut(self, queue: ConsumeQueue, offset: int) -> None:
+        """Drop the units from `offset` on."""
+        with self.files_lock:
+            self._forget_descriptors(queue.folder)
+            queue.cut(self._fs, offset)
+        queue.dirty = bool(queue.tail)
+
+    def delete_topic(self, topic: str) -> int:
+        """Drop all queues of a topic with their files; returns how many there were."""
+        gone = [key for key in self.queues if key[0] == topic]
+        with self.files_lock:
+            for key in gone:
+                queue = self.queues.pop(key)
+                queue.alive = False
+                self._forget_descriptors(queue.folder)
+                queue.drop_files(self._fs)
+            self._fs.remove_dir(f"{self.folder}/{topic}")
+        return len(gone)
+
+    def delete_before(self, min_physical: int) -> list[str]:
+        """Drop files whose last unit points before the log's first byte, and move the first offsets up."""
+        removed: list[str] = []
+        for queue in self.queues.values():
+            while queue.file_end(queue.first_offset) < queue.max_offset:
+                last = self.unit(queue, queue.file_end(queue.first_offset) - 1)
+                if last is None or last[0] >= min_physical or queue.written_offset < queue.file_end(queue.first_offset):
+                    break
+                path = queue.path_of(queue.first_offset)
+                with self.files_lock:
+                    if path in self._descriptors:
+                        self._fs.close(self._descriptors.pop(path))
+                    self._fs.unlink(path)
+                removed.append(path)
+                queue.first_offset = queue.file_end(queue.first_offset)
+            self.correct_min_offset(queue, min_physical)
+        return removed
+
+    def correct_min_offset(self, queue: ConsumeQueue, min_physical: int) -> None:
+        """`min_offset` is the first unit that points into the log; all gone, it is the end."""
+        low, high = max(queue.min_offset, queue.first_offset), queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(queue, middle)
+            if unit is None or unit[0] < min_physical:
+                low = middle + 1
+            else:
+                high = middle
+        queue.min_offset = low
+
+    def close(self) -> None:
+        for fd in self._descriptors.values():
+            self._fs.close(fd)
+        self._descriptors.clear()
+
+
+Piece = tuple[ConsumeQueue, int, bytes]  # queue, first unit, units of one file
+
+
+def _pieces(queue: ConsumeQueue) -> Iterator[Piece]:
+    offset = queue.written_offset
+    while offset < queue.max_offset:
+        end = min(queue.file_end(offset), queue.max_offset)
+        at = (offset - queue.tail_offset) * UNIT_SIZE
+        yield queue, offset, bytes(queue.tail[at : at + (end - offset) * UNIT_SIZE])
+        offset = end
+
+
+class QueueWrite:
+    """One round of writing queue files."""
+
+    def __init__(self, fs: FileSystem, table: QueueTable, pieces: list[Piece], *, sync: bool) -> None:
+        self._fs = fs
+        self._table = table
+        self.pieces = pieces
+        self.sync = sync
+        self.done = 0
+
+    @property
+    def size(self) -> int:
+        return sum(len(data) for _queue, _offset, data in self.pieces)
+
+    def run(self) -> None:
+        """Write all pieces; an `OSError` leaves the rest for the next round."""
+        for queue, offset, data in self.pieces:
+            with self._table.files_lock:
+                if queue.alive:
+                    self._write(queue, offset, data)
+            self.done += 1
+        if self.sync:
+            self._sync()
+
+    def _write(self, queue: ConsumeQueue, offset: int, data: bytes) -> None:
+        path = queue.path_of(offset)
+        try:
+            fd = self._fs.open(path)
+        except FileNotFoundError:
+            self._fs.make_dirs(queue.folder)
+            fd = self._fs.open(path, create=True)
+            self._fs.truncate(fd, self._table.file_size)
+            topic_folder = queue.folder.rpartition("/")[0]
+            self._table.unsynced_folders.update((queue.folder, topic_folder, self._table.folder))
+        try:
+            write_all(self._fs, fd, data, offset % queue.file_units * UNIT_SIZE)
+        finally:
+            self._fs.close(fd)
+        self._table.unsynced_files.add(path)
+
+    def _sync(self) -> None:
+        for path in sorted(self._table.unsynced_files):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                fd = self._fs.open(path)
+                try:
+                    self._fs.sync(fd)
+                finally:
+                    self._fs.close(fd)
+        for folder in sorted(self._table.unsynced_folders):
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.fsync_dir(folder)
+        self._table.unsynced_files.clear()
+        self._table.unsynced_folders.clear()

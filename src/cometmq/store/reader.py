@@ -1,0 +1,203 @@
+"""Reading: which records a pull gets, and their bytes.
+
+`read` decides by the ConsumeQueue alone and returns places, not objects; `slices` gives views of the log's maps
+without a copy, for the recent window that is surely in memory; `load` reads with pread and may run in a worker
+thread, for older ranges whose pages might not be there. How many messages one answer carries is Java's rule.
+
+Mirrors: DefaultMessageStore.getMessage, isTheBatchFull, queryMessage.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from struct import Struct
+from typing import Final, NamedTuple
+
+from cometmq.store.commit_log import CommitLog
+from cometmq.store.config import StoreConfig
+from cometmq.store.consume_queue import UNIT, UNIT_SIZE
+from cometmq.store.fs import FileSystem
+from cometmq.store.queue_table import QueueTable
+from cometmq.store.segment import segment_path
+from cometmq.wire.record import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
+
+Range = tuple[int, int]  # physical offset, size
+Matches = Callable[[int], bool]
+
+PULL_SIZE_MAX: Final = 128 * 1024 * 1024
+PULL_SIZE_MIN: Final = 100
+
+_PHYSICAL_OFFSET: Final = Struct(">q")
+
+
+class ReadStatus(Enum):
+    """What came of a read; the names are Java's."""
+
+    FOUND = auto()
+    NO_MATCHED_MESSAGE = auto()
+    MESSAGE_WAS_REMOVING = auto()
+    OFFSET_FOUND_NULL = auto()
+    OFFSET_OVERFLOW_BADLY = auto()
+    OFFSET_OVERFLOW_ONE = auto()
+    OFFSET_TOO_SMALL = auto()
+    NO_MATCHED_LOGIC_QUEUE = auto()
+    NO_MESSAGE_IN_QUEUE = auto()
+
+
+class ReadResult(NamedTuple):
+    """`ranges` are records in queue order; `cold` says that they should be read with `load`."""
+
+    status: ReadStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    ranges: list[Range]
+    size: int
+    suggest_slave: bool
+    cold: bool
+
+
+class Reader:
+    """Finds records by queue offset and reads them."""
+
+    def __init__(self, fs: FileSystem, log: CommitLog, table: QueueTable, config: StoreConfig) -> None:
+        self._fs = fs
+        self._log = log
+        self._table = table
+        self._config = config
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._memory_size = memory * config.access_message_in_memory_max_ratio // 100
+        self.warm_offset = 0  # what stands before it was written by an earlier process
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int | None = None,
+        matches: Matches | None = None,
+    ) -> ReadResult:
+        """Records of a queue from `offset` on, as many as one answer may carry."""
+        queue = self._table.queues.get((topic, queue_id))
+        if queue is None or queue.max_offset == 0:
+            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, False, False)
+        low, high = queue.min_offset, queue.max_offset
+        if offset < low:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [], 0, False, False)
+        if offset == high:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [], 0, False, False)
+        if offset > high:
+            return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [], 0, False, False)
+        config, log = self._config, self._log
+        scan_count = (max(config.max_filter_message_size, max_count * UNIT_SIZE) + UNIT_SIZE - 1) // UNIT_SIZE
+        max_bytes = PULL_SIZE_MAX if max_bytes is None else min(max(max_bytes, PULL_SIZE_MIN), PULL_SIZE_MAX)
+        if matches is None and queue.min_offset <= offset:
+            # Nothing to skip: no more than one answer's worth of units is looked at.
+            scan_count = min(scan_count, max(max_count, 1))
+        units = self._table.units(queue, offset, scan_count)
+        if not units:
+            return ReadResult(ReadStatus.OFFSET_FOUND_NULL, queue.file_end(offset), low, high, [], 0, False, False)
+        status = ReadStatus.NO_MATCHED_MESSAGE
+        memory_offset = log.written - self._memory_size
+        min_physical, confirmed = log.min_offset, log.confirm_offset
+        ranges: list[Range] = []
+        size_sum = count = 0
+        skip_before = physical_offset = -1
+        next_offset = offset
+        for physical_offset, size, tags_code in UNIT.iter_unpack(units):
+            if count:
+                if count >= max_count or size_sum + size > max_bytes:
+                    break
+                if physical_offset >= memory_offset:
+                    if (
+                        size_sum + size > config.max_transfer_bytes_on_message_in_memory
+                        or count >= config.max_transfer_count_on_message_in_memory
+                    ):
+                        break
+                elif (
+                    size_sum + size > config.max_transfer_bytes_on_message_in_disk
+                    or count >= config.max_transfer_count_on_message_in_disk
+                ):
+                    break
+            next_offset += 1
+            if physical_offset < skip_before:
+                continue
+            if matches is not None and not matches(tags_code):
+                continue
+            if physical_offset < min_physical or physical_offset + size > confirmed:
+                if not count:
+                    status = ReadStatus.MESSAGE_WAS_REMOVING
+                skip_before = log.segment_end(physical_offset)
+                continue
+            ranges.append((physical_offset, size))
+            size_sum += size
+            count += 1
+            status = ReadStatus.FOUND
+            skip_before = -1
+        cold = bool(ranges) and ranges[0][0] < max(self.warm_offset, memory_offset)
+        suggest_slave = log.written - physical_offset > self._memory_size
+        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold)
+
+    def slices(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """The records' bytes as views of the log; neighbours come as one view."""
+        log = self._log
+        segment_size = log.segment_size
+        views: list[memoryview] = []
+        for offset, size in merged(ranges, segment_size):
+            at = offset % segment_size
+            views.append(log.view_of(offset - at)[at : at + size])
+        return views
+
+    def load(self, ranges: Sequence[Range]) -> list[bytes]:
+        """The records' bytes, copied; a range whose segment was deleted meanwhile is left out. Any thread."""
+        segment_size = self._log.segment_size
+        found: list[bytes] = []
+        fd, fd_start = -1, -1
+        try:
+            for offset, size in merged(ranges, segment_size):
+                at = offset % segment_size
+                if offset - at != fd_start:
+                    if fd >= 0:
+                        self._fs.close(fd)
+                        fd = -1
+                    try:
+                        fd = self._fs.open(segment_path(self._log.folder, offset - at), read_only=True)
+                    except FileNotFoundError:
+                        continue
+                    fd_start = offset - at
+                found.append(self._fs.pread(fd, size, at))
+        finally:
+            if fd >= 0:
+                self._fs.close(fd)
+        return found
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> memoryview | None:
+        """The record that starts at `physical_offset`, if one does; an offset from outside may be anything."""
+        head = self._log.slice(physical_offset, RECORD_SIZE_MIN)
+        if head is None:
+            return None
+        total, magic = PREFIX.unpack_from(head, 0)
+        if magic not in (MAGIC_V1, MAGIC_V2) or total < RECORD_SIZE_MIN or (size is not None and size != total):
+            return None
+        if _PHYSICAL_OFFSET.unpack_from(head, 28)[0] != physical_offset:
+            return None
+        return self._log.slice(physical_offset, total)
+
+
+def merged(ranges: Sequence[Range], segment_size: int) -> list[Range]:
+    """Neighbouring ranges as one, but never across a segment's end."""
+    if not ranges:
+        return []
+    found: list[Range] = []
+    start, size = ranges[0]
+    for offset, length in ranges[1:]:
+        if offset == start + size and offset % segment_size:
+            size += length
+        else:
+            found.append((start, size))
+            start, size = offset, length
+    found.append((start, size))
+    return found

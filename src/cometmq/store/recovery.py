@@ -1,0 +1,302 @@
+"""Recovery: where the log ends, and queues and index that agree with it.
+
+    after a clean stop   the queues are whole: the log is walked only from their last message on
+    after a kill         the log is walked from the segment that the checkpoint vouches for
+
+Walking ends at the first thing that is no sound record. What stands behind is a torn write: the rest of the
+segment is zeroed (Java leaves it, and old messages can come back to life), queue units and index entries that
+point there are cut. But if the next segment begins with a sound record, the log is damaged in its middle: then
+nothing is touched and the store does not open.
+
+Queues that are missing altogether are rebuilt from the first segment. A queue that was deleted stays deleted if
+the checkpoint is newer than the deletion.
+
+Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally, ConsumeQueue.recover.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from cometmq.errors import StoreError
+from cometmq.model import properties
+from cometmq.model.java_hash import tags_code
+from cometmq.model.names import SCHEDULE_TOPIC, topic_fault
+from cometmq.store.checkpoint import Checkpoint
+from cometmq.store.commit_log import CommitLog
+from cometmq.store.config import StoreConfig
+from cometmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Dispatcher
+from cometmq.store.index import IndexService, index_keys
+from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
+from cometmq.store.queue_table import QueueTable
+
+INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
+SCAN_UNITS: Final = 4096
+SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit after a kill
+
+Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
+
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PREPARED: Final = 0x4
+_ROLLBACK: Final = 0xC
+
+
+class Recovery:
+    """One recovery; `run` leaves log, queues and index ready."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        table: QueueTable,
+        dispatcher: Dispatcher,
+        index: IndexService | None,
+        checkpoint: Checkpoint,
+        config: StoreConfig,
+        progress: Progress | None,
+        *,
+        index_lost: bool,
+    ) -> None:
+        self._log = log
+        self._table = table
+        self._dispatcher = dispatcher
+        self._index = index
+        self._checkpoint = checkpoint
+        self._config = config
+        self._progress = progress or (lambda done, total: None)
+        self._delays_ms = delay_levels_ms(config.message_delay_level)
+        self._on_disk: set[tuple[str, int]] = set()
+        self._queue_by_topic: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._last_store_time_ms = 0
+        self._index_lost = index_lost and index is not None
+        self._indexed_before = index.last_update[1] if index is not None else 1 << 63
+
+    def run(self, *, clean: bool) -> None:
+        log = self._log
+        for queue in self._table.queues.values():
+            self._find_queue_end(queue, clean=clean)
+        self._on_disk = {key for key, queue in self._table.queues.items() if queue.max_offset > queue.first_offset}
+        if not log.segments:
+            for queue in self._table.queues.values():
+                self._table.cut(queue, 0)
+            log.set_end(0, 0)
+            return
+        start = self._start_clean() if clean else self._start_after_kill()
+        if self._index_lost:
+            start = min(start, sorted(log.segments)[-INDEX_SEGMENTS_MAX:][0])
+        end = self._walk(start)
+        for queue in self._table.queues.values():
+            if queue.max_physical > end:
+                self._cut_queue(queue, end)
+            self._table.correct_min_offset(queue, log.min_offset)
+            queue.next_offset = queue.max_offset
+        if self._index is not None and self._index.last_update[1] >= end:
+            self._index.truncate(end)
+        if self._checkpoint.logics_physical_offset >= end:
+            self._checkpoint.logics_physical_offset = 0  # it speaks of a log that is gone
+        log.set_end(end, self._last_store_time_ms)
+        self._dispatcher.dispatched = end
+
+    # Queues
+
+    def _find_queue_end(self, queue: ConsumeQueue, *, clean: bool) -> None:
+        starts = self._table.starts(queue)
+        if not starts:
+            return
+        first = starts[-1]
+        while first - queue.file_units in starts:
+            first -= queue.file_units
+        suspect = max(first, starts[-1] - (SUSPECT_FILES - 1) * queue.file_units)
+        if clean:
+            end = starts[-1]
+            while (count := self._count_sorted(queue, end)) == 0 and end > first:
+                end -= queue.file_units
+            end += count
+        else:
+            end = suspect
+            while end <= starts[-1]:
+                count = self._count_linear(queue, end)
+                end += count
+                if count < queue.file_units:
+                    break
+        queue.load(first, end)
+        if not clean:
+            self._table.cut(queue, end)
+        if queue.max_offset > queue.first_offset:
+            physical_offset, size, _tags = self._unit(queue, queue.max_offset - 1)
+            queue.max_physical = physical_offset + size
+            if UNIT.pack(physical_offset, size, _tags) == BLANK_UNIT:
+                queue.max_physical = -1
+
+    def _count_sorted(self, queue: ConsumeQueue, start: int) -> int:
+        """Units in a file that is whole: found by halving."""
+        low, high = 0, queue.file_units
+        while low < high:
+            middle = (low + high) // 2
+            data = self._table.file_units(queue, start + middle, 1)
+            if data and UNIT.unpack(data)[1] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _count_linear(self, queue: ConsumeQueue, start: int) -> int:
+        """Units in a file that may be torn: up to the first that is none."""
+        count = 0
+        while count < queue.file_units:
+            data = self._table.file_units(queue, start + count, min(SCAN_UNITS, queue.file_units - count))
+            if not data:
+                return count
+            for physical_offset, size, _tags in UNIT.iter_unpack(data):
+                if physical_offset < 0 or size <= 0:
+                    return count
+                count += 1
+        return count
+
+    def _unit(self, queue: ConsumeQueue, offset: int) -> tuple[int, int, int]:
+        return self._table.unit(queue, offset) or (-1, 0, 0)
+
+    def _cut_queue(self, queue: ConsumeQueue, end: int) -> None:
+        """Drop the units that point behind the log's end."""
+        offset = queue.max_offset
+        while offset > queue.first_offset:
+            physical_offset, size, _tags = self._unit(queue, offset - 1)
+            if physical_offset + size <= end:
+                queue.max_physical = physical_offset + size
+                break
+            offset -= 1
+        else:
+            queue.max_physical = -1
+        self._table.cut(queue, offset)
+
+    # Where to start
+
+    def _start_clean(self) -> int:
+        """The end of the last dispatched message, if the log agrees."""
+        last = max(self._table.queues.values(), key=lambda queue: queue.max_physical, default=None)
+        if last is None or last.max_physical < 0:
+            return self._log.min_offset
+        physical_offset, size, _tags = self._unit(last, last.max_offset - 1)
+        found = self._first_record(physical_offset)
+        if found is None or found[1] != size:
+            return self._start_after_kill()
+        self._last_store_time_ms = found[5]
+        return physical_offset + size
+
+    def _start_after_kill(self) -> int:
+        """The last segment all before which is surely in queues and index."""
+        log, checkpoint = self._log, self._checkpoint
+        if not self._on_disk:
+            return log.min_offset
+        for start in sorted(log.segments, reverse=True):
+            found = self._first_record(start)
+            if found is None:
+                continue
+            store_time_ms = found[5]
+            if checkpoint.logics_physical_offset > 0:
+                whole = start <= checkpoint.logics_physical_offset
+            else:
+                whole = store_time_ms <= checkpoint.min_ms
+            if whole and (self._index is None or store_time_ms <= checkpoint.index_ms):
+                return start
+        return log.min_offset
+
+    def _first_record(self, offset: int) -> FoundTuple | None:
+        segment = self._log.segment_of(offset) if offset >= 0 else None
+        if segment is None:
+            return None
+        walk = Walk(self._log.view_of(segment.start), segment.start, offset - segment.start, check_crc=True)
+        return next(iter(walk), None)
+
+    # The walk
+
+    def _walk(self, at: int) -> int:
+        """Replay the log from `at`; returns where it ends."""
+        log = self._log
+        total = max(log.segments) + log.segment_size - at
+        begin = at
+        while (segment := log.segment_of(at)) is not None:
+            view = log.view_of(segment.start)
+            walk = Walk(view, segment.start, at - segment.start, check_crc=self._config.check_crc_on_recover)
+            for found in walk:
+                self._replay(view, segment.start, found)
+            if walk.end is WalkEnd.NO_RECORD:
+                self._refuse_damage(segment.start, segment.start + walk.at)
+                return segment.start + walk.at
+            if segment.end not in log.segments:
+                return segment.start + walk.at  # the blank is written anew when the next message does not fit
+            at = segment.end
+            self._progress(at - begin, total)
+        return at
+
+    def _refuse_damage(self, start: int, end: int) -> None:
+        following = start + self._log.segment_size
+        if self._first_record(following) is not None:
+            path = self._log.segments[start].path
+            raise StoreError(
+                f"{path} is damaged at byte {end - start}: no sound message stands there, but the next file goes on. "
+                "Nothing was changed. Restore the file from a backup or a replica"
+            )
+
+    def _replay(self, view: memoryview, start: int, found: FoundTuple) -> None:
+        at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic_at, topic_size, properties_at = found
+        if store_time_ms > self._last_store_time_ms:
+            self._last_store_time_ms = store_time_ms
+        topic_data = bytes(view[topic_at : topic_at + topic_size])
+        physical_offset = start + at
+        queue = self._queue_by_topic.get((topic_data, queue_id))
+        if queue is None:
+            queue = self._queue_of(topic_data, queue_id, physical_offset)
+            if queue is None:
+                return
+        if physical_offset + size <= queue.max_physical and physical_offset < self._indexed_before:
+            return  # in queue and index already
+        text = str(view[properties_at : at + size], "utf-8", "replace")
+        found_properties = properties.parse(text)
+        tags = found_properties.get(properties.TAGS)
+        code = tags_code(tags)
+        if queue.topic == SCHEDULE_TOPIC and properties.DELAY in found_properties:
+            code = self._deliver_time_ms(found_properties[properties.DELAY], store_time_ms, code)
+        words: list[str] = []
+        if sys_flag & _ROLLBACK != _ROLLBACK:
+            words = index_keys(found_properties.get(properties.UNIQ_KEY), found_properties.get(properties.KEYS), tags)
+        unit_offset = -1 if sys_flag & _PREPARED else queue_offset
+        self._dispatcher.replay(queue, physical_offset, size, code, unit_offset, words, store_time_ms)
+        if self._dispatcher.unwritten_units >= UNWRITTEN_UNITS_MAX:
+            self.write_queues()
+
+    def _queue_of(self, topic_data: bytes, queue_id: int, physical_offset: int) -> ConsumeQueue | None:
+        """The queue of a record; None if it was deleted since, or its name is damaged."""
+        topic = topic_data.decode(errors="replace")
+        key = (topic, queue_id)
+        if physical_offset <= self._checkpoint.logics_physical_offset and self._on_disk and key not in self._on_disk:
+            return None
+        if queue_id < 0 or topic_fault(topic) is not None:
+            return None  # a name that could leave the store's folder is never opened
+        queue = self._queue_by_topic[topic_data, queue_id] = self._table.open(topic, queue_id)
+        return queue
+
+    def write_queues(self) -> None:
+        """Write the tails: a long replay must not gather in memory."""
+        job = self._table.prepare(sync=False)
+        try:
+            job.run()
+        finally:
+            self._table.finish(job)
+        self._dispatcher.unwritten_units = 0
+
+    def _deliver_time_ms(self, level_text: str, store_time_ms: int, otherwise: int) -> int:
+        if not re.fullmatch(r"\d{1,9}", level_text) or not self._delays_ms:
+            return otherwise
+        level = min(int(level_text), len(self._delays_ms))
+        return store_time_ms + self._delays_ms[level - 1] if level > 0 else otherwise
+
+
+def delay_levels_ms(text: str) -> list[int]:
+    """`messageDelayLevel` as milliseconds; level n is the n-th."""
+    try:
+        return [int(word[:-1]) * _UNIT_MS[word[-1]] for word in text.split()]
+    except (ValueError, KeyError):
+        raise StoreError(f"messageDelayLevel {text!r} is not a list like '1s 5s 1m 2h'") from None

@@ -1,0 +1,80 @@
+"""One file of a segmented file, named by the 20-digit offset of its first byte.
+
+    commitlog/00000000000000000000      bytes [0, S)
+    commitlog/00000000001073741824      bytes [S, 2S)
+
+All files of a folder have one size S, so the file of an offset is found by division. A wrong size means another
+`mappedFileSize…` setting or damage, and the store refuses to guess. An empty last file is what a crash leaves
+between creating and sizing it; it is removed.
+
+Mirrors: MappedFileQueue.doLoad, DefaultMappedFile.
+"""
+
+from __future__ import annotations
+
+from cometmq.errors import StoreError
+from cometmq.store.fs import FileSystem
+
+
+def segment_path(folder: str, start: int) -> str:
+    return f"{folder}/{start:020d}"
+
+
+def load_starts(fs: FileSystem, folder: str, size: int, setting: str) -> list[int]:
+    """Start offsets of the files in a folder, ascending. `setting` names what decides their size."""
+    names = [name for name in fs.list_dir(folder) if not fs.is_dir(f"{folder}/{name}")]
+    starts: list[int] = []
+    for name in names:
+        path = f"{folder}/{name}"
+        if len(name) != 20 or not name.isdecimal():
+            raise StoreError(f"{path} does not belong to the store: move it away")
+        length = fs.size(path)
+        if length == 0 and name == names[-1]:
+            fs.unlink(path)
+            continue
+        start = int(name)
+        if length != size or start % size:
+            raise StoreError(
+                f"{path} has {length} bytes, but {setting} is {size}: set it to what the store was made with, "
+                "or restore the file"
+            )
+        starts.append(start)
+    return starts
+
+
+class Segment:
+    """A file of the CommitLog: preallocated, written with pwrite, read through a map."""
+
+    __slots__ = ("end", "fd", "path", "start", "unnamed", "view")
+
+    def __init__(self, path: str, start: int, size: int) -> None:
+        self.path = path
+        self.start = start
+        self.end = start + size
+        self.fd = -1
+        self.unnamed = False  # created, and its name not yet synced to the folder
+        self.view: memoryview | None = None
+
+    @classmethod
+    def create(cls, fs: FileSystem, folder: str, start: int, size: int) -> Segment:
+        """A new file with all its space; a disk too full for it leaves nothing behind."""
+        segment = cls(segment_path(folder, start), start, size)
+        segment.fd = fs.open(segment.path, create=True)
+        segment.unnamed = True
+        try:
+            fs.preallocate(segment.fd, size)
+        except OSError:
+            segment.close(fs)
+            fs.unlink(segment.path)
+            raise
+        return segment
+
+    def open(self, fs: FileSystem) -> None:
+        """Have a descriptor for writing."""
+        if self.fd < 0:
+            self.fd = fs.open(self.path)
+
+    def close(self, fs: FileSystem) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            fs.close(fd)
