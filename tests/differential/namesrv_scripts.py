@@ -57,11 +57,10 @@ REGISTER = Ask(
         "compressed": "false",
         "bodyCrc32": "{crc}",
     },
-    registration(topic_config("{topic}")),
+    # Two topics: the original takes a table of one for an addition by a broker it should already know.
+    registration(topic_config("{topic}"), topic_config("{topic}_2", perm=4, readQueueNums=1, order=True)),
 )
-REGISTER_SLAVE = replace(
-    REGISTER.but(brokerAddr="10.0.0.2:10911", haServerAddr="10.0.0.2:10912", brokerId="1"),
-)
+REGISTER_SLAVE = REGISTER.but(brokerAddr="10.0.0.2:10911", haServerAddr="10.0.0.2:10912", brokerId="1")
 ROUTE = Ask(105, {"topic": "{topic}", "acceptStandardJsonOnly": "true"})
 CLUSTERS = Ask(106)
 PUT = Ask(100, {"namespace": "{namespace}", "key": "{key}", "value": "some value"})
@@ -98,6 +97,8 @@ SCRIPTS: tuple[Script, ...] = (
             "wrong checksum": REGISTER.but(bodyCrc32="12345"),
             "no checksum": REGISTER.but(bodyCrc32="0"),
             "a slave without its master": REGISTER_SLAVE,
+            "one topic only": replace(REGISTER, body=registration(topic_config("{topic}"))),
+            "no topics": replace(REGISTER, body=registration()),
             "compressed is a lie": REGISTER.but(compressed="true"),
         },
     ),
@@ -134,7 +135,7 @@ SCRIPTS: tuple[Script, ...] = (
                 "brokerDatas": [],
             },
         ),
-        before=(replace(REGISTER, body=registration(topic_config("{topic}_other"))),),
+        before=(replace(REGISTER, body=registration(topic_config("{topic}_a"), topic_config("{topic}_b"))),),
         after=(ROUTE,),
         fresh=True,
     ),
@@ -200,9 +201,7 @@ SCRIPTS: tuple[Script, ...] = (
         "namesrv",
         ROUTE,
         title="namesrv slave acts as master",
-        before=(
-            replace(REGISTER_SLAVE.but(enableActingMaster="true"), body=registration(topic_config("{topic}"))),
-        ),
+        before=(REGISTER_SLAVE.but(enableActingMaster="true"),),
         after=(CLUSTERS, Ask(901, {"clusterName": "{cluster}", "brokerName": "{broker}"})),
     ),
     Script(

@@ -27,13 +27,13 @@ _RECORDS = {
 }
 _PROPERTIES = {RequestCode.GET_NAMESRV_CONFIG}
 
-# The names of a case begin with its mark: c17j_ (code 17, JSON header).
-_MARK = re.compile(r"\bc\w+?[jb]_")
+# The names of a case hold its mark: cbroker17j3_ (script broker-17, JSON header, names number 3).
+_MARK = re.compile(r"(?<![A-Za-z0-9])c[A-Za-z0-9]+[jb]\d+_")
 
 
-def mark(case: str, form: str) -> str:
-    """What the names of a case begin with; the same for both servers, different for every case."""
-    return f"c{case}{form[0]}_"
+def mark(script: str, form: str, number: int) -> str:
+    """What the names of a case begin with: the same on both servers, different for every case."""
+    return f"c{''.join(part for part in script if part.isalnum())}{form[0]}{number}_"
 
 
 def plain(request_code: int, answer: Command, own_mark: str) -> dict[str, Any]:

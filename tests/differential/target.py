@@ -26,6 +26,8 @@ ANSWER_TIMEOUT_MS = 4_000
 UNTIL_TIMEOUT_S = 8.0
 UNTIL_PAUSE_S = 0.02
 
+NAMES = ("topic", "group", "cluster", "broker", "namespace", "client", "key")
+
 Answers = dict[str, dict[str, Any]]
 
 
@@ -50,10 +52,7 @@ class _Run:
     pending: dict[str, tuple[Ask, asyncio.Task[dict[str, Any]]]] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
     answers: Answers = field(default_factory=dict)
-
-    @property
-    def mark(self) -> str:
-        return mark("".join(part for part in self.script.name if part.isalnum()), self.form)
+    mark: str = ""
 
     async def all_variants(self) -> Answers:
         try:
@@ -69,9 +68,8 @@ class _Run:
         return self.answers
 
     def _new_names(self, number: int) -> None:
-        own = f"{self.mark}{number}"
-        kinds = ("topic", "group", "cluster", "broker", "namespace", "client", "key")
-        self.names = {kind: f"{own}_{kind}" for kind in kinds}
+        self.mark = mark(self.script.name, self.form, number)
+        self.names = {kind: f"{self.mark}{kind}" for kind in NAMES}
         self.names["now"] = str(int(time.time() * 1000))
 
     async def _steps(self, where: str, steps: tuple[Step, ...]) -> None:
