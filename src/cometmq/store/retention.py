@@ -93,7 +93,7 @@ def parse_hours(text: str) -> frozenset[int]:
         hours = frozenset(int(hour) for hour in text.split(";") if hour.strip())
     except ValueError:
         hours = frozenset()
-    if not hours or not all(0 <= hour <= 24 for hour in hours):
+    if not hours or not all(0 <= hour <= 23 for hour in hours):
         raise ConfigError(f'deleteWhen is "{text}": give hours of the day, such as 04 or 04;16')
     return hours
 
