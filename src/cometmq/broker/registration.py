@@ -19,6 +19,7 @@ from cometmq.errors import CometError
 from cometmq.model.topic import TopicConfig
 from cometmq.net.pool import Pool, split_addresses
 from cometmq.wire.bodies.kv import decode_kv_table
+from cometmq.wire.bodies.registration import Registration as Announcement
 from cometmq.wire.bodies.registration import encode_registration
 from cometmq.wire.requests.namesrv import RegisterBroker, UnregisterBroker
 
@@ -65,7 +66,8 @@ class Registration:
 
     async def _register(self, namesrv: str, topics: list[TopicConfig]) -> None:
         config = self._config
-        body = encode_registration(topics, self._topics.data_version)
+        registered = {topic.name: topic for topic in topics}
+        body = encode_registration(Announcement(self._topics.data_version, registered))
         request = RegisterBroker(
             broker_name=config.broker_name,
             broker_addr=self._address,

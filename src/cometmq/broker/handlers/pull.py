@@ -28,26 +28,26 @@ from cometmq.model.sysflag import Perm, PullFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.store.reader import ReadResult, GetStatus
+from cometmq.store.reader import ReadResult, ReadStatus
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
 
 COLD_READERS: Final = 4
 
 _CODES: Final = {
-    GetStatus.FOUND: int(ResponseCode.SUCCESS),
-    GetStatus.MESSAGE_WAS_REMOVING: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
-    GetStatus.NO_MATCHED_MESSAGE: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
-    GetStatus.NO_MATCHED_LOGIC_QUEUE: int(ResponseCode.PULL_NOT_FOUND),
-    GetStatus.NO_MESSAGE_IN_QUEUE: int(ResponseCode.PULL_NOT_FOUND),
-    GetStatus.OFFSET_FOUND_NULL: int(ResponseCode.PULL_NOT_FOUND),
-    GetStatus.OFFSET_OVERFLOW_ONE: int(ResponseCode.PULL_NOT_FOUND),
-    GetStatus.OFFSET_OVERFLOW_BADLY: int(ResponseCode.PULL_OFFSET_MOVED),
-    GetStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
+    ReadStatus.FOUND: int(ResponseCode.SUCCESS),
+    ReadStatus.MESSAGE_WAS_REMOVING: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ReadStatus.NO_MATCHED_MESSAGE: int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.NO_MESSAGE_IN_QUEUE: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.OFFSET_FOUND_NULL: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.OFFSET_OVERFLOW_ONE: int(ResponseCode.PULL_NOT_FOUND),
+    ReadStatus.OFFSET_OVERFLOW_BADLY: int(ResponseCode.PULL_OFFSET_MOVED),
+    ReadStatus.OFFSET_TOO_SMALL: int(ResponseCode.PULL_OFFSET_MOVED),
 }
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
 _OFFSET_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
-_NOTHING_STORED: Final = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+_NOTHING_STORED: Final = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
 @dataclass(slots=True)
@@ -116,7 +116,7 @@ class Pull:
         if not timed_out and context.matches is not None:
             topic, queue_id = pull.key
             found = self._store.read(topic, queue_id, pull.offset, 1, None, context.matches)
-            if found.status is not GetStatus.FOUND:
+            if found.status is not ReadStatus.FOUND:
                 pull.offset = max(pull.offset, found.next_offset)
                 return False
         self._run(context, pull.call, may_park=False)
@@ -138,7 +138,7 @@ class Pull:
             group_sys_flag=context.group.group_sys_flag,
         )
         remark = result.status.name
-        if result.status is not GetStatus.FOUND:
+        if result.status is not ReadStatus.FOUND:
             call.reply(header, code=code, remark=remark)
         elif not result.cold:
             self._send(call, header, remark, self._store.slices(result.ranges))
@@ -191,7 +191,7 @@ class Pull:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{call.channel.peer}]",
             )
         subscription = self._subscription(request, group)
-        if subscription.expression_type != tags.TAG and not config.enable_property_filter:
+        if not subscription.is_tag and not config.enable_property_filter:
             raise RequestRefused(
                 "SYSTEM_ERROR",
                 f"The broker does not support consumer to filter message by {subscription.expression_type}",

@@ -15,6 +15,7 @@ from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.topics import Topics
+from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, RequestRefused
 from cometmq.model import names, properties
 from cometmq.model.java_hash import tags_code
@@ -43,12 +44,14 @@ class Send:
         durability: Durability,
         admission: Admission,
         unique_ids: UniqueIds,
+        clock: Clock,
     ) -> None:
         self._topics = topics
         self._store = store
         self._durability = durability
         self._admission = admission
         self._unique_ids = unique_ids
+        self._clock = clock
         self._broker_ip = config.broker_ip1
         self._broker_writable = bool(config.broker_permission & Perm.WRITE)
         self._cluster_property = f"{properties.CLUSTER}\x01{config.broker_cluster_name}\x02"
@@ -192,7 +195,7 @@ class Send:
         if text and not text.endswith("\x02"):
             text += "\x02"
         if not found.get(properties.UNIQ_KEY):
-            found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.next()
+            found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.make(self._clock.now_ms())
             text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"
         if properties.CLUSTER in found:
             found[properties.CLUSTER] = self._cluster_name

@@ -1,0 +1,154 @@
+"""A broker: this file wires, and decides nothing.
+
+    start   bind the ports → open the store → make the services → listen → register
+    stop    unregister → stop listening → answer who waits → save → close the store
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import random
+from contextlib import AsyncExitStack
+
+from cometmq.broker.admission import Admission
+from cometmq.broker.durability import Durability
+from cometmq.broker.groups import Groups
+from cometmq.broker.handlers.groups import GroupAdmin
+from cometmq.broker.handlers.members import Clients
+from cometmq.broker.handlers.offsets import OffsetRequests
+from cometmq.broker.handlers.pull import Pull
+from cometmq.broker.handlers.query import Query
+from cometmq.broker.handlers.send import Send
+from cometmq.broker.handlers.topics import TopicAdmin
+from cometmq.broker.housekeeping import Housekeeping, Job
+from cometmq.broker.maintenance import StoreUpkeep
+from cometmq.broker.members import Members
+from cometmq.broker.offsets import Offsets
+from cometmq.broker.registration import Registration
+from cometmq.broker.settings import BrokerSettings, load_settings
+from cometmq.broker.topics import Topics
+from cometmq.clock import Clock, SystemClock
+from cometmq.model.topic import TopicConfig
+from cometmq.net.channel import Channel
+from cometmq.net.routes import Routes
+from cometmq.net.server import Server, bind_group
+from cometmq.store.engine import Store
+from cometmq.store.fs import OsFs
+from cometmq.store.tables import TableFile
+from cometmq.wire.message_id import UniqueIds
+from cometmq.wire.record import pack_host
+
+__all__ = ["Broker", "BrokerSettings", "load_settings"]
+
+log = logging.getLogger("cometmq.broker")
+
+FAST_PORT_SHIFT = -2
+HA_PORT_SHIFT = 1
+
+
+class Broker:
+    """One broker of a cluster."""
+
+    def __init__(self, settings: BrokerSettings, *, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self._clock = clock or SystemClock()
+        self._closing = AsyncExitStack()
+        self.address = ""
+        self.port = 0
+
+    async def start(self) -> None:
+        """Serve; raises `ConfigError`, `StoreLocked` or another `StoreError` if that cannot be."""
+        async with AsyncExitStack() as closing:
+            await self._start(closing)
+            self._closing = closing.pop_all()
+
+    async def stop(self) -> None:
+        """Stop cleanly; what was acknowledged is on disk afterwards."""
+        await self._closing.aclose()
+
+    async def _start(self, closing: AsyncExitStack) -> None:
+        for warning in self.settings.warnings:
+            log.warning("%s", warning)
+        config = self.settings.broker
+        sockets = bind_group(config.bind_address, config.listen_port, (0, FAST_PORT_SHIFT, HA_PORT_SHIFT))
+        for sock in sockets:
+            closing.callback(sock.close)
+        self.port = sockets[0].getsockname()[1]
+        config = dataclasses.replace(config, listen_port=self.port)
+        ip = config.broker_ip1 or "127.0.0.1"
+        self.address = _join(ip, self.port)
+        ha_address = _join(config.broker_ip2 or ip, self.port + HA_PORT_SHIFT)
+
+        loop = asyncio.get_running_loop()
+        store_config = self.settings.store
+        store_host = pack_host(ip, self.port)
+        store = await loop.run_in_executor(None, lambda: Store.open(store_config, store_host=store_host))
+        closing.callback(store.close)
+        fs = OsFs()
+
+        def table(name: str) -> TableFile:
+            return TableFile(fs, f"{store_config.config_dir}/{name}")
+
+        topics = Topics(table("topics.json"), config, self._clock)
+        groups = Groups(table("subscriptionGroup.json"), config, self._clock)
+        offsets = Offsets(table("consumerOffset.json"), config, self._clock)
+        members = Members(self._clock, config.channel_expired_timeout)
+        for saved in (topics, groups, offsets):
+            closing.callback(saved.persist)
+
+        pull = Pull(config, topics, groups, members, offsets, store)
+        durability = Durability(store, before_answers=topics.persist, on_arrivals=pull.long_polling.arrived)
+        closing.push_async_callback(durability.close)
+        closing.callback(pull.close)
+        unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
+
+        routes = Routes()
+        routes.add(
+            Send(config, topics, store, durability, Admission(config, durability), unique_ids, self._clock),
+            pull,
+            OffsetRequests(config, topics, groups, offsets, store),
+            Clients(config, topics, groups, members),
+            TopicAdmin(config, topics, groups, offsets, store),
+            GroupAdmin(config, groups, offsets),
+            Query(config, store),
+        )
+        closing.push_async_callback(routes.close)
+        self.codes = routes.codes
+
+        registration = Registration(config, self.address, ha_address, topics)
+
+        def announce(topic: TopicConfig | None) -> None:
+            if topic is not None:
+                registration.announce(topic)
+
+        topics.on_change = announce
+
+        def gone(channel: Channel) -> None:
+            members.closed(channel)
+
+        server = Server(routes.answer, on_close=gone, idle_s=config.server_channel_max_idle_time_seconds)
+        closing.push_async_callback(server.close)
+        for sock in sockets[:2]:  # the HA port is held for the replication that comes
+            await server.listen(sock)
+        upkeep = StoreUpkeep(store)
+        closing.callback(upkeep.close)
+        housekeeping = Housekeeping(
+            [
+                Job("registering", config.register_name_server_period / 1000, registration.announce_all),
+                Job("saving offsets", config.flush_consumer_offset_interval / 1000, offsets.persist),
+                Job("saving topics and groups", 5.0, lambda: (topics.persist(), groups.persist())),
+                Job("expiring clients", 10.0, members.expire),
+                Job("writing queues and index", store_config.flush_interval_consume_queue / 1000, upkeep.run),
+                Job("deleting old files", 10.0, lambda: store.clean_expired()),
+            ]
+        )
+        closing.push_async_callback(housekeeping.close)
+        closing.push_async_callback(registration.close)
+        await registration.announce_all()
+
+
+def _join(ip: str, port: int) -> str:
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
