@@ -1,5 +1,7 @@
 """What brokers, clients and tools ask of a NameServer.
 
+Most fields have defaults because Java answers without them too; only what it fails on must be there.
+
 Mirrors: the headers of org.apache.rocketmq.remoting.protocol.header.namesrv.
 """
 
@@ -16,11 +18,13 @@ class RegisterBrokerReply(Header):
 
 @request(RequestCode.REGISTER_BROKER, reply=RegisterBrokerReply)
 class RegisterBroker(Header):
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    ha_server_addr: str
+    """Java answers success where only the id must be there; such a registration has no effect."""
+
     broker_id: int
+    broker_name: str | None = None
+    broker_addr: str | None = None
+    cluster_name: str | None = None
+    ha_server_addr: str | None = None
     heartbeat_timeout_millis: int | None = None
     enable_acting_master: bool | None = None
     compressed: bool = False
@@ -29,17 +33,19 @@ class RegisterBroker(Header):
 
 @request(RequestCode.UNREGISTER_BROKER)
 class UnregisterBroker(Header):
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    broker_id: int
+    """Java queues it whatever it holds and answers success; without one of these it has no effect."""
+
+    broker_name: str | None = None
+    broker_addr: str | None = None
+    cluster_name: str | None = None
+    broker_id: int | None = None
 
 
 @request(RequestCode.BROKER_HEARTBEAT)
 class BrokerHeartbeat(Header):
     cluster_name: str
     broker_addr: str
-    broker_name: str
+    broker_name: str | None = None
     broker_id: int | None = None
     epoch: Int32 | None = None
     max_offset: int | None = None
@@ -54,15 +60,15 @@ class QueryDataVersionReply(Header):
 
 @request(RequestCode.QUERY_DATA_VERSION, reply=QueryDataVersionReply)
 class QueryDataVersion(Header):
-    broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_name: str | None = None
+    broker_id: int | None = None
 
 
 @request(RequestCode.GET_ROUTEINFO_BY_TOPIC)
 class GetRouteInfo(Header):
-    topic: str
+    topic: str | None = None
     accept_standard_json_only: bool = False
 
 
@@ -78,7 +84,7 @@ class GetAllTopicList(Header):
 
 @request(RequestCode.GET_TOPICS_BY_CLUSTER)
 class GetTopicsByCluster(Header):
-    cluster: str
+    cluster: str | None = None
 
 
 @request(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
@@ -103,20 +109,22 @@ class GetHasUnitSubUnunitTopicList(Header):
 
 @request(RequestCode.DELETE_TOPIC_IN_NAMESRV)
 class DeleteTopicInNamesrv(Header):
-    topic: str
+    topic: str | None = None
     cluster_name: str | None = None
 
 
 @request(RequestCode.REGISTER_TOPIC_IN_NAMESRV)
 class RegisterTopicInNamesrv(Header):
-    topic: str
+    """The body is a route, of which the queues count."""
+
+    topic: str | None = None
 
 
 @request(RequestCode.PUT_KV_CONFIG)
 class PutKvConfig(Header):
-    namespace: str
-    key: str
-    value: str
+    namespace: str | None = None
+    key: str | None = None
+    value: str | None = None
 
 
 class KvConfigReply(Header):
@@ -125,19 +133,19 @@ class KvConfigReply(Header):
 
 @request(RequestCode.GET_KV_CONFIG, reply=KvConfigReply)
 class GetKvConfig(Header):
-    namespace: str
-    key: str
+    namespace: str | None = None
+    key: str | None = None
 
 
 @request(RequestCode.DELETE_KV_CONFIG)
 class DeleteKvConfig(Header):
-    namespace: str
-    key: str
+    namespace: str | None = None
+    key: str | None = None
 
 
 @request(RequestCode.GET_KVLIST_BY_NAMESPACE)
 class GetKvListByNamespace(Header):
-    namespace: str
+    namespace: str | None = None
 
 
 class WipeWritePermReply(Header):
@@ -146,7 +154,7 @@ class WipeWritePermReply(Header):
 
 @request(RequestCode.WIPE_WRITE_PERM_OF_BROKER, reply=WipeWritePermReply)
 class WipeWritePerm(Header):
-    broker_name: str
+    broker_name: str | None = None
 
 
 class AddWritePermReply(Header):
@@ -155,13 +163,13 @@ class AddWritePermReply(Header):
 
 @request(RequestCode.ADD_WRITE_PERM_OF_BROKER, reply=AddWritePermReply)
 class AddWritePerm(Header):
-    broker_name: str
+    broker_name: str | None = None
 
 
 @request(RequestCode.GET_BROKER_MEMBER_GROUP)
 class GetBrokerMemberGroup(Header):
-    cluster_name: str
-    broker_name: str
+    cluster_name: str | None = None
+    broker_name: str | None = None
 
 
 @request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE)
