@@ -45,7 +45,7 @@ class Groups(Saved):
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.forbidden: dict[str, dict[str, int]] = {}
         self._groups = {name: GroupConfig(name) for name in SYSTEM_GROUPS}
-        self._read(self.load())
+        self.load(self._read)
 
     def _read(self, saved: dict[str, Any]) -> None:
         for name, fields in (saved.get("subscriptionGroupTable") or {}).items():

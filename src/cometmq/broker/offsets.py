@@ -35,7 +35,7 @@ class Offsets(Saved):
         self._offsets: dict[str, QueueOffsets] = {}
         self._pulled: dict[str, QueueOffsets] = {}
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
-        self._read(self.load())
+        self.load(self._read)
 
     def _read(self, saved: dict[str, Any]) -> None:
         for key, queues in (saved.get("offsetTable") or {}).items():

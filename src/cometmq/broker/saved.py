@@ -17,29 +17,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from cometmq.errors import StoreError
+
 
 class Table(Protocol):
-    """A JSON file of the store: `store.tables.JsonTable`."""
+    """A JSON file of the store: `store.tables.TableFile`."""
 
-    def load(self) -> Any | None:
+    path: str
+
+    def load(self) -> dict[str, Any] | None:
         """What the file holds, keys as text; None where there is no file."""
 
-    def save(self, value: Any) -> None:
+    def save(self, table: dict[str, Any]) -> object:
         """Replace the file, all or nothing."""
 
 
 class Saved:
     """The base of a state class with a table of its own."""
 
-    def __init__(self, table: Table, snapshot: Callable[[], Any]) -> None:
+    def __init__(self, table: Table, snapshot: Callable[[], dict[str, Any]]) -> None:
         self._table = table
         self._snapshot = snapshot
+        self._unknown: dict[str, Any] = {}
         self.unsaved = False
 
-    def load(self) -> dict[str, Any]:
-        """What was saved; empty where nothing was."""
+    def load(self, read: Callable[[dict[str, Any]], None]) -> None:
+        """Let `read` take what was saved, if anything was; what it has no name for is kept for the next save."""
         found = self._table.load()
-        return found if isinstance(found, dict) else {}
+        if found is None:
+            return
+        try:
+            read(found)
+        except (AttributeError, TypeError, ValueError, OverflowError) as broken:
+            raise StoreError(f"{self._table.path} is JSON, but not the table it should be: {broken}") from None
+        known = self._snapshot()
+        self._unknown = {key: value for key, value in found.items() if key not in known}
 
     def mark(self) -> None:
         """Something has changed."""
@@ -49,6 +61,6 @@ class Saved:
         """Save if anything has changed; says whether it had to."""
         if not self.unsaved:
             return False
-        self._table.save(self._snapshot())
+        self._table.save({**self._unknown, **self._snapshot()})
         self.unsaved = False
         return True

@@ -76,9 +76,10 @@ class Topics(Saved):
         self._clock = clock
         self.on_change = on_change
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
+        self.mapping_version = DataVersion(timestamp_ms=clock.now_ms())  # of static topics, which there are none of
         self._topics = {topic.name: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
-        self._read(self.load())
+        self.load(self._read)
 
     def _read(self, saved: dict[str, Any]) -> None:
         for name, fields in (saved.get("topicConfigTable") or {}).items():

@@ -13,6 +13,10 @@ def _custom_retry() -> dict[str, Any]:
     return {"type": "CUSTOMIZED"}
 
 
+def _flag(value: Any, default: bool) -> bool:
+    return default if value is None else value in (True, "true")
+
+
 @dataclass(slots=True)
 class GroupConfig:
     """How a group consumes on one broker. `group_retry_policy` and `subscription_data_set` are kept as they came."""
@@ -60,15 +64,15 @@ class GroupConfig:
         get = fields.get
         made = cls(
             name=str(get("groupName") or ""),
-            consume_enable=bool(get("consumeEnable", True)),
-            consume_from_min_enable=bool(get("consumeFromMinEnable", True)),
-            consume_broadcast_enable=bool(get("consumeBroadcastEnable", True)),
-            consume_message_orderly=bool(get("consumeMessageOrderly", False)),
+            consume_enable=_flag(get("consumeEnable"), True),
+            consume_from_min_enable=_flag(get("consumeFromMinEnable"), True),
+            consume_broadcast_enable=_flag(get("consumeBroadcastEnable"), True),
+            consume_message_orderly=_flag(get("consumeMessageOrderly"), False),
             retry_queue_nums=int(get("retryQueueNums", 1)),
             retry_max_times=int(get("retryMaxTimes", 16)),
             broker_id=int(get("brokerId", 0)),
             which_broker_when_consume_slowly=int(get("whichBrokerWhenConsumeSlowly", 1)),
-            notify_consumer_ids_changed_enable=bool(get("notifyConsumerIdsChangedEnable", True)),
+            notify_consumer_ids_changed_enable=_flag(get("notifyConsumerIdsChangedEnable"), True),
             group_sys_flag=int(get("groupSysFlag", 0)),
             consume_timeout_minute=int(get("consumeTimeoutMinute", 15)),
             subscription_data_set=get("subscriptionDataSet"),

@@ -12,11 +12,11 @@ from cometmq.wire.schema import Header, Int32, request
 @request(RequestCode.UPDATE_AND_CREATE_TOPIC)
 class CreateTopic(Header):
     topic: str
-    default_topic: str
     read_queue_nums: Int32
     write_queue_nums: Int32
     perm: Int32
-    topic_filter_type: str
+    topic_filter_type: str | None = None
+    default_topic: str | None = None
     topic_sys_flag: Int32 | None = None
     order: bool = False
     attributes: str | None = None
@@ -30,7 +30,7 @@ class CreateTopicList(Header):
 
 @request(RequestCode.DELETE_TOPIC_IN_BROKER)
 class DeleteTopicInBroker(Header):
-    topic: str
+    topic: str | None = None
 
 
 class AllTopicConfigReply(Header):

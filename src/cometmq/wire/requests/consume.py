@@ -53,18 +53,18 @@ class EarliestTimeReply(Header):
 
 @request(RequestCode.QUERY_CONSUMER_OFFSET, reply=OffsetReply)
 class QueryConsumerOffset(Header):
-    consumer_group: str
     topic: str
     queue_id: Int32
+    consumer_group: str | None = None
     set_zero_if_not_found: bool | None = None
 
 
 @request(RequestCode.UPDATE_CONSUMER_OFFSET)
 class UpdateConsumerOffset(Header):
-    consumer_group: str
     topic: str
-    queue_id: Int32
-    commit_offset: int
+    consumer_group: str | None = None
+    queue_id: Int32 | None = None
+    commit_offset: int | None = None
 
 
 @request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, reply=OffsetReply)

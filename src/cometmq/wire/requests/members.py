@@ -9,14 +9,19 @@ from cometmq.wire.codes import RequestCode
 from cometmq.wire.schema import Header, named, request
 
 
-@request(RequestCode.HEART_BEAT)
+class HeartBeatReply(Header):
+    is_support_heart_beat_v2: bool = named("IS_SUPPORT_HEART_BEAT_V2", default=True)
+    is_sub_change: bool = named("IS_SUB_CHANGE", default=True)
+
+
+@request(RequestCode.HEART_BEAT, reply=HeartBeatReply)
 class HeartBeat(Header):
     """The body tells who lives in the client: `wire.bodies.heartbeat`."""
 
 
 @request(RequestCode.UNREGISTER_CLIENT)
 class UnregisterClient(Header):
-    client_id: str = named("clientID")
+    client_id: str | None = named("clientID", default=None)
     producer_group: str | None = None
     consumer_group: str | None = None
 

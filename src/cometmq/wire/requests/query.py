@@ -16,11 +16,11 @@ class QueryMessageReply(Header):
 
 @request(RequestCode.QUERY_MESSAGE, reply=QueryMessageReply)
 class QueryMessage(Header):
-    topic: str
-    key: str
     max_num: Int32
     begin_timestamp: int
     end_timestamp: int
+    topic: str | None = None
+    key: str | None = None
     index_type: str | None = None
     last_key: str | None = None
     unique_key: bool = named("_UNIQUE_KEY_QUERY", default=False)

@@ -1,0 +1,63 @@
+"""Group configurations, one or many.
+
+Invariant: what is read here can be saved: numbers fit Java's types, and nothing is nested too deep to be written.
+
+Mirrors: SubscriptionGroupConfig, SubscriptionGroupList.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cometmq.errors import ProtocolError
+from cometmq.model.group import GroupConfig
+from cometmq.wire import fastjson
+from cometmq.wire.bodies.reading import as_list, as_object, as_whole
+
+_INTS: Final = ("retryQueueNums", "retryMaxTimes", "groupSysFlag", "consumeTimeoutMinute")
+_LONGS: Final = ("brokerId", "whichBrokerWhenConsumeSlowly")
+_NESTED_MAX: Final = 16
+
+
+def decode_group(body: bytes | memoryview) -> GroupConfig | None:
+    """One configuration; None where the body is empty."""
+    return _group(fastjson.loads(body)) if body else None
+
+
+def decode_groups(body: bytes | memoryview) -> list[GroupConfig]:
+    """`{"groupConfigList":[…]}`"""
+    if not body:
+        raise ProtocolError("the body is empty: groupConfigList is expected")
+    fields = as_object(fastjson.loads(body), "the body")
+    return [_group(item) for item in as_list(fields.get("groupConfigList"), "groupConfigList")]
+
+
+def _group(value: Any) -> GroupConfig:
+    fields = as_object(value, "a group configuration")
+    for keys, bits in ((_INTS, 32), (_LONGS, 64)):
+        for key in keys:
+            if key in fields:
+                as_whole(fields[key], key, bits=bits)
+    for key in ("attributes", "groupRetryPolicy"):
+        if fields.get(key) is not None:
+            as_object(fields[key], key)
+    if fields.get("subscriptionDataSet") is not None:
+        as_list(fields["subscriptionDataSet"], "subscriptionDataSet")
+    if _depth(fields) > _NESTED_MAX:
+        raise ProtocolError(f"a group configuration is nested deeper than {_NESTED_MAX}")
+    return GroupConfig.from_json(fields)
+
+
+def _depth(value: Any) -> int:
+    """How deep a parsed value is nested; stops counting once it is too deep."""
+    level, depth = [value], 0
+    while level and depth <= _NESTED_MAX:
+        depth += 1
+        level = [item for outer in level for item in _inside(outer)]
+    return depth
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
