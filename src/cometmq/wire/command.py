@@ -5,7 +5,8 @@
               ext: repeated  key 2+n · value 4+n
 
 A reply takes the form of its request. The 16-bit code of the binary form cannot hold codes such as
-POP_MESSAGE's: a command with a larger code is written as JSON whatever was asked for.
+POP_MESSAGE's: a command with a larger code is written as JSON whatever was asked for. In the binary form an
+empty text is no text: Java reads null there, so the field counts as missing.
 Invariant: garbage raises `ProtocolError` and nothing else.
 
 Mirrors: RemotingCommand, RocketMQSerializable.
@@ -13,6 +14,7 @@ Mirrors: RemotingCommand, RocketMQSerializable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct, error
 from typing import Any, Final
 
@@ -23,17 +25,21 @@ from cometmq.wire import fastjson
 from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, VERSION, LanguageCode, SerializeType
 
 _LENGTHS: Final = Struct(">iI")
-_BINARY_HEAD: Final = Struct(">hBhii")
+_MARKED_SIZE: Final = Struct(">I")
+_BINARY_HEAD: Final = Struct(">hBhiii")  # up to the remark's length
 _BINARY_CODE_MAX: Final = 0x7FFF
 _KEY_SIZE: Final = Struct(">h")
 _SIZE: Final = Struct(">i")
 _HEADER_SIZE_MAX: Final = 0xFFFFFF
 
-_LANGUAGES: Final = {language.name: int(language) for language in LanguageCode}
+_LANGUAGES: Final[dict[Any, int]] = {spelling: int(x) for x in LanguageCode for spelling in (x.name, int(x))}
 _LANGUAGE_NAMES: Final = {int(language): language.name for language in LanguageCode}
+_OTHER: Final = int(LanguageCode.OTHER)
 _PYTHON: Final = int(LanguageCode.PYTHON)
 _JSON: Final = int(SerializeType.JSON)
 _ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
+
+_SIGNS: Final = (0, -1)
 
 Body = bytes | memoryview
 
@@ -81,10 +87,10 @@ class Command:
 
 def decode_command(frame: bytes | memoryview) -> Command:
     """Read a frame (without its leading length)."""
+    if len(frame) < 4:
+        raise ProtocolError(f"a frame of {len(frame)} bytes has no header length")
     view = memoryview(frame)
-    if len(view) < 4:
-        raise ProtocolError(f"a frame of {len(view)} bytes has no header length")
-    marked = int.from_bytes(view[:4], "big")
+    (marked,) = _MARKED_SIZE.unpack_from(frame)
     end = 4 + (marked & _HEADER_SIZE_MAX)
     if end > len(view):
         raise ProtocolError(f"a header of {end - 4} bytes in a frame of {len(view)}")
@@ -103,48 +109,52 @@ def _decode_json(header: memoryview, body: memoryview) -> Command:
         fields = fastjson.loads(header)
     if not isinstance(fields, dict):
         raise ProtocolError("the header is not a JSON object")
-    get = fields.get
-    ext = get("extFields")
-    if ext is None:
-        ext = {}
-    elif not isinstance(ext, dict):
-        raise ProtocolError("extFields is not a JSON object")
-    language = get("language", "JAVA")
-    command = Command(
-        get("code", 0),
-        opaque=get("opaque", 0),
-        flag=get("flag", 0),
-        ext=ext,
-        body=body,
-        remark=None if (remark := get("remark")) is None else fastjson.text_of(remark),
-        language=_LANGUAGES.get(language, 0) if isinstance(language, str) else 0,
-        version=get("version", 0),
-    )
-    numbers: tuple[Any, ...] = (command.code, command.opaque, command.flag, command.version)
-    if not all(type(number) is int for number in numbers):
-        raise ProtocolError("code, opaque, flag and version must be whole numbers")
-    for value in ext.values():
-        if type(value) is not str:
-            command.ext = {k: fastjson.text_of(v) for k, v in ext.items() if v is not None}
-            break
+    get: Callable[..., Any] = fields.get
+    command = Command.__new__(Command)  # filled here: every send comes this way
+    command.body = body
+    command.serialize = _JSON
+    command.language = _OTHER
+    command.code = code = get("code")
+    command.opaque = opaque = get("opaque")
+    command.flag = flag = get("flag")
+    command.version = version = get("version")
+    command.ext = ext = get("extFields")
+    command.remark = get("remark")
+    try:
+        command.language = _LANGUAGES.get(get("language", "JAVA"), _OTHER)
+        # What every sound peer sends passes here: numbers of 32 bits, and only text in extFields.
+        sound = (code | opaque | flag | version) >> 31 in _SIGNS and "".join(ext.values()) is not None
+    except (TypeError, AttributeError):
+        sound = False
+    if not sound or command.remark is not None:
+        _straighten(command)
     return command
 
 
+def _straighten(command: Command) -> None:
+    """Read what is missing or of another type as fastjson does, so that every field has its declared type."""
+    command.code = fastjson.int_of(command.code)
+    command.opaque = fastjson.int_of(command.opaque)
+    command.flag = fastjson.int_of(command.flag)
+    command.version = fastjson.int_of(command.version)
+    if command.remark is not None:
+        command.remark = fastjson.text_of(command.remark)
+    ext: Any = {} if command.ext is None else command.ext
+    if not isinstance(ext, dict):
+        raise ProtocolError("extFields is not a JSON object")
+    command.ext = {name: fastjson.text_of(value) for name, value in ext.items() if value is not None}
+
+
 def _decode_binary(header: memoryview, body: memoryview) -> Command:
+    data = bytes(header)
     try:
-        code, language, version, opaque, flag = _BINARY_HEAD.unpack_from(header)
-        at = _BINARY_HEAD.size
-        remark, at = _text(header, at, _SIZE)
-        (ext_size,) = _SIZE.unpack_from(header, at)
-        at += _SIZE.size
-        if ext_size < 0 or ext_size > len(header) - at:
-            raise ProtocolError(f"ext fields of {ext_size} bytes in a header of {len(header)}")
-        end = at + ext_size
-        ext: dict[str, str] = {}
-        while at < end:
-            key, at = _text(header, at, _KEY_SIZE)
-            ext[key], at = _text(header, at, _SIZE)
-    except (error, UnicodeDecodeError) as broken:
+        code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(data)
+        ext_at = _BINARY_HEAD.size + remark_size
+        if remark_size < 0 or ext_at > len(data):
+            raise ProtocolError(f"a remark of {remark_size} bytes in a header of {len(data)}")
+        remark = data[_BINARY_HEAD.size : ext_at].decode("utf-8", "replace")
+        ext = _decode_ext(data, ext_at)
+    except error as broken:
         raise ProtocolError(f"the binary header does not parse: {broken}") from None
     return Command(
         code,
@@ -153,18 +163,33 @@ def _decode_binary(header: memoryview, body: memoryview) -> Command:
         ext=ext,
         body=body,
         remark=remark or None,
-        language=language,
+        language=language if language in _LANGUAGE_NAMES else _OTHER,
         version=version,
         serialize=_ROCKETMQ,
     )
 
 
-def _text(header: memoryview, at: int, size_form: Struct) -> tuple[str, int]:
-    (size,) = size_form.unpack_from(header, at)
-    at += size_form.size
-    if size < 0 or size > len(header) - at:
-        raise ProtocolError(f"a text of {size} bytes where {len(header) - at} are left")
-    return str(header[at : at + size], "utf-8"), at + size
+def _decode_ext(data: bytes, at: int) -> dict[str, str]:
+    (ext_size,) = _SIZE.unpack_from(data, at)
+    at += _SIZE.size
+    end = at + ext_size
+    if end > len(data):
+        raise ProtocolError(f"ext fields of {ext_size} bytes in a header of {len(data)}")
+    ext: dict[str, str] = {}
+    while at < end:
+        (key_size,) = _KEY_SIZE.unpack_from(data, at)
+        key_end = at + 2 + key_size
+        if key_size < 0 or key_end > end:
+            raise ProtocolError(f"a key of {key_size} bytes where {end - at - 2} are left")
+        (size,) = _SIZE.unpack_from(data, key_end)
+        value_at = key_end + 4
+        value_end = value_at + size
+        if size < 0 or value_end > end:
+            raise ProtocolError(f"a value of {size} bytes where {end - value_at} are left")
+        if size:
+            ext[data[at + 2 : key_end].decode("utf-8", "replace")] = data[value_at:value_end].decode("utf-8", "replace")
+        at = value_end
+    return ext
 
 
 def encode_command(command: Command) -> bytes:
@@ -187,7 +212,7 @@ def _encode_json(command: Command) -> bytes:
         "code": command.code,
         "extFields": command.ext,
         "flag": command.flag,
-        "language": _LANGUAGE_NAMES[command.language],
+        "language": _LANGUAGE_NAMES.get(command.language, "OTHER"),
         "opaque": command.opaque,
         "serializeTypeCurrentRPC": "JSON",
         "version": command.version,
@@ -200,8 +225,7 @@ def _encode_json(command: Command) -> bytes:
 def _encode_binary(command: Command) -> bytes:
     remark = command.remark.encode() if command.remark else b""
     parts = [
-        _BINARY_HEAD.pack(command.code, command.language, command.version, command.opaque, command.flag),
-        _SIZE.pack(len(remark)),
+        _BINARY_HEAD.pack(command.code, command.language, command.version, command.opaque, command.flag, len(remark)),
         remark,
         b"",
     ]
@@ -210,5 +234,5 @@ def _encode_binary(command: Command) -> bytes:
         key_data, value_data = key.encode(), value.encode()
         parts += (_KEY_SIZE.pack(len(key_data)), key_data, _SIZE.pack(len(value_data)), value_data)
         ext_size += 6 + len(key_data) + len(value_data)
-    parts[3] = _SIZE.pack(ext_size)
+    parts[2] = _SIZE.pack(ext_size)
     return b"".join(parts)

@@ -17,9 +17,11 @@ import orjson
 
 from cometmq.errors import ProtocolError
 
-# A string (kept as it is), or a bare whole-number key with the bracket or comma before it and the colon after.
-_STRING_OR_BARE_KEY: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?\d+)(\s*:)', re.DOTALL)
-_STRING_OR_NUMBER_KEY: Final = re.compile(rb'"(?:[^"\\]|\\.)*"(?!:)|([{,])"(-?\d+)":|"(?:[^"\\]|\\.)*"', re.DOTALL)
+# A string (kept as it is), or a whole-number key with the bracket or comma before it and the colon after.
+# Possessive, and an unclosed string runs to the end: hostile text takes linear time.
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"?'
+_STRING_OR_BARE_KEY: Final = re.compile(_STRING + rb"|([{,]\s*+)(-?\d++)(\s*+:)", re.DOTALL)
+_STRING_OR_NUMBER_KEY: Final = re.compile(_STRING + rb'|([{,])"(-?\d++)":', re.DOTALL)
 
 
 def loads(data: bytes | bytearray | memoryview) -> Any:
@@ -50,6 +52,17 @@ def _bare_key(found: re.Match[bytes]) -> bytes:
     if found.group(2) is None:
         return found.group(0)
     return b"%b%b:" % found.groups()
+
+
+def int_of(value: Any) -> int:
+    """A JSON value where Java expects an int: null is 0, a fraction is cut off, digits in quotes count."""
+    try:
+        number = 0 if value is None else int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ProtocolError(f"{value!r:.80} where a whole number is expected") from None
+    if not -0x8000_0000 <= number <= 0x7FFF_FFFF:
+        raise ProtocolError(f"a number of {number.bit_length() + 1} bits where 32 fit")
+    return number
 
 
 def text_of(value: Any) -> str:

@@ -54,9 +54,9 @@ class FrameDecoder:
         needed = LENGTH_SIZE
         while end - at >= LENGTH_SIZE:
             size = int.from_bytes(data[at : at + LENGTH_SIZE], "big", signed=True)
-            if size < _FRAME_SIZE_MIN or size > self._size_max:
-                raise ProtocolError(f"a frame of {size} bytes: {_FRAME_SIZE_MIN} to {self._size_max} are allowed")
             needed = LENGTH_SIZE + size
+            if size < _FRAME_SIZE_MIN or needed > self._size_max:
+                raise ProtocolError(f"a frame of {needed} bytes: {2 * LENGTH_SIZE} to {self._size_max} are allowed")
             if end - at < needed:
                 break
             frames.append(view[at + LENGTH_SIZE : at + needed])

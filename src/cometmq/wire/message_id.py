@@ -61,7 +61,7 @@ class UniqueIds:
 
 def _month_around(now_ms: int, zone: tzinfo | None) -> tuple[int, int]:
     """When the month of `now_ms` began, and when the next one does."""
-    now = datetime.fromtimestamp(now_ms / 1000, zone)  # noqa: DTZ006 (without a zone the machine's is meant)
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     year, month = divmod(begin.year * 12 + begin.month, 12)
     following = begin.replace(year=year, month=month + 1)

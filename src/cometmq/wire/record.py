@@ -58,7 +58,8 @@ HEADS: Final = {
     0x30: _head(20, 20),
 }
 PREFIX: Final = Struct(">iI")
-_SHORT: Final = Struct(">H")
+_SHORT: Final = Struct(">h")
+_TOPIC_V1_MAX: Final = 127  # the length is a signed byte
 _V4_HEAD: Final = HEADS[0]
 _V4_HEAD_SIZE: Final = _V4_HEAD.size
 
@@ -135,7 +136,7 @@ def encode_record(
     topic_size = len(topic)
     if len(properties_data) > properties.PROPERTIES_SIZE_MAX:
         raise MessageRefused(f"the properties take {len(properties_data)} bytes; {properties.PROPERTIES_SIZE_MAX} fit")
-    if topic_size <= 127:
+    if topic_size <= _TOPIC_V1_MAX:
         magic, topic_head = MAGIC_V1, bytes((topic_size,))
     else:
         magic, topic_head = MAGIC_V2, _SHORT.pack(topic_size)
@@ -197,15 +198,18 @@ def decode_record(buffer: Buffer, start: int = 0, *, check_crc: bool = False, pa
             topic_size, at = view[at], at + 1
         else:
             topic_size, at = _SHORT.unpack_from(view, at)[0], at + 2
-        topic = str(view[at : at + topic_size], "utf-8")
+        if not 0 <= topic_size <= (_TOPIC_V1_MAX if magic == MAGIC_V1 else 0x7FFF):
+            raise CorruptRecord(path, start, f"topic length {topic_size} is out of range")
+        topic = str(view[at : at + topic_size], "utf-8", "replace")
         at += topic_size
         properties_size = _SHORT.unpack_from(view, at)[0]
         at += 2
-        if at + properties_size != end:
+        if properties_size < 0 or at + properties_size != end:
             raise CorruptRecord(path, start, f"field lengths sum to {at + properties_size - start}, not {total}")
-        text = str(view[at:end], "utf-8")
-    except (error, IndexError, UnicodeDecodeError) as broken:
-        raise CorruptRecord(path, start, f"cut short or not text: {broken}") from None
+        # A producer may store properties that are not UTF-8, and the original serves them: so must we.
+        text = str(view[at:end], "utf-8", "replace")
+    except (error, IndexError) as broken:
+        raise CorruptRecord(path, start, f"cut short: {broken}") from None
     if check_crc and body_size and body_crc(body) != fields[2]:
         raise CorruptRecord(path, start, "the body does not match its CRC")
     return Record(

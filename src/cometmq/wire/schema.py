@@ -50,9 +50,12 @@ def named(wire_name: str, *, default: Any = MISSING) -> Any:
 
 def _whole(bits: int) -> Callable[[str], int]:
     limit = 1 << (bits - 1)
+    digits_sure = len(str(limit)) - 1  # so few digits always fit
 
     def read(text: str) -> int:
-        if not (text.isdigit() or _WHOLE.match(text)):
+        if text.isdecimal() and len(text) <= digits_sure:
+            return int(text)
+        if not _WHOLE.match(text):
             raise ValueError(text)
         value = int(text)
         if not -limit <= value < limit:
@@ -70,17 +73,25 @@ def _write_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-_READERS: dict[Any, Callable[[str], Any]] = {str: str, int: _whole(64), bool: _true, float: float}
-_WRITERS: dict[Any, Callable[[Any], str]] = {bool: _write_bool}
+_Reader = tuple[dict[str, Any], Callable[[str], Any] | None]
+# How a type is read: the answers for its usual texts, and the function for all others. What is text already has none.
+_WHOLES: dict[str, Any] = {str(number): number for number in range(-1, 1024)}
+_INT32: _Reader = (_WHOLES, _whole(32))
+_READERS: dict[Any, _Reader] = {
+    str: ({}, None),
+    int: (_WHOLES, _whole(64)),
+    bool: ({"true": True, "false": False}, _true),
+    float: ({}, float),
+}
+_WRITERS: dict[Any, Callable[[Any], str] | None] = {str: None, bool: _write_bool}
 
 
-def _plain(hint: Any) -> tuple[Any, Callable[[str], Any]]:
-    """The bare type of an annotation and the function that reads it from text."""
+def _plain(hint: Any) -> tuple[Any, _Reader]:
+    """The bare type of an annotation and how it is read from text."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is Annotated:
-        bare, bits = get_args(hint)
-        return bare, _whole(bits)
+        return int, _INT32
     return hint, _READERS[hint]
 
 
@@ -96,44 +107,61 @@ class Header:
 
     code: ClassVar[RequestCode]
     reply: ClassVar[type[Header]]
-    _plan: ClassVar[list[tuple[str, str, Callable[[str], Any], Callable[[Any], str], Any]]]
+    _reading: ClassVar[dict[str, tuple[str, dict[str, Any], Callable[[str], Any] | None]]]
+    _writing: ClassVar[list[tuple[str, str, Callable[[Any], str] | None]]]
+    _defaults: ClassVar[dict[str, Any]]
 
     def __init_subclass__(cls) -> None:
         # Header classes are many and their instances short-lived: slots would need a second class each.
         dataclass(cls)
         hints = get_type_hints(cls, include_extras=True)
-        cls._plan = []
+        cls._reading, cls._writing, cls._defaults = {}, [], {}
         for item in fields(cls):  # type: ignore[arg-type]
             bare, read = _plain(hints[item.name])
             name = item.metadata.get("wire") or wire_name(item.name)
-            cls._plan.append((item.name, name, read, _WRITERS.get(bare, str), item.default))
+            cls._reading[name] = item.name, *read
+            cls._writing.append((item.name, name, _WRITERS.get(bare, str)))
+            if item.default is not MISSING:
+                cls._defaults[item.name] = item.default
 
     @classmethod
     def read(cls, ext: Mapping[str, str]) -> Self:
         """Read the fields of a command."""
-        values = []
-        for _, name, read, _, default in cls._plan:
-            text = ext.get(name)
-            if text is None:
-                if default is MISSING:
-                    raise RequestRefused("SYSTEM_ERROR", f"the custom field <{name}> is null")
-                values.append(default)
-                continue
-            try:
-                values.append(read(text))
-            except ValueError:
-                if default is MISSING:
-                    raise RequestRefused("SYSTEM_ERROR", f"the custom field <{name}> cannot be {text[:80]!r}") from None
-                values.append(default)
-        return cls(*values)
+        values = cls._defaults.copy()
+        reading = cls._reading
+        for name, text in ext.items():
+            if name in reading:
+                attribute, known, read = reading[name]
+                if read is None:
+                    values[attribute] = text
+                elif text in known:
+                    values[attribute] = known[text]
+                else:
+                    try:
+                        values[attribute] = read(text)
+                    except ValueError:
+                        continue
+        if len(values) < len(reading):
+            raise cls._missing(ext, values)
+        # Filled directly: the generated __init__ would take as long as all of the above.
+        header = object.__new__(cls)
+        header.__dict__ = values
+        return header
+
+    @classmethod
+    def _missing(cls, ext: Mapping[str, str], values: Mapping[str, Any]) -> RequestRefused:
+        name = next(name for name, (attribute, _, _) in cls._reading.items() if attribute not in values)
+        what = "is null" if name not in ext else f"cannot be {ext[name][:80]!r}"
+        return RequestRefused("SYSTEM_ERROR", f"the custom field <{name}> {what}")
 
     def write(self) -> dict[str, str]:
         """The fields as a command carries them; those that are None are left out."""
         ext = {}
-        for attribute, name, _, write, _ in self._plan:
-            value = getattr(self, attribute)
+        values = self.__dict__
+        for attribute, name, write in self._writing:
+            value = values[attribute]
             if value is not None:
-                ext[name] = write(value)
+                ext[name] = value if write is None else write(value)
         return ext
 
     def command(self, body: Body = b"") -> Command:

@@ -1,0 +1,1 @@
+"""What the original wrote, recorded once (`record.py`) and read back by our codecs."""
