@@ -89,7 +89,7 @@ class Appender:
         if (
             body_size > self._body_size_max
             or properties_size > PROPERTIES_SIZE_MAX
-            or log.fault is not None
+            or log.refusal is not None
             or len(self.undispatched) > UNDISPATCHED_MAX
         ):
             self._refuse(body_size, properties_size)
@@ -168,7 +168,7 @@ class Appender:
         bits = self._store_bits | (_BORN_V6 if len(born_host) != 8 else 0)
         fixed = HEADS[bits].size + len(queue.topic_part) + 2
         size = sum([fixed + len(item[1]) + len(item[2]) for item in items])
-        if self._log.fault is not None or len(self.undispatched) + len(items) > UNDISPATCHED_MAX:
+        if self._log.refusal is not None or len(self.undispatched) + len(items) > UNDISPATCHED_MAX:
             self._refuse(0, 0)
         if self._log.end + size + 8 > self._log.limit:
             self._log.roll(size)
@@ -191,5 +191,5 @@ class Appender:
                 f"the properties take {properties_size} bytes; {PROPERTIES_SIZE_MAX} fit: use fewer or shorter ones"
             )
         raise StoreNotWritable(
-            self._log.fault or f"the disk is too slow: {len(self.undispatched)} messages wait for it; send slower"
+            self._log.refusal or f"the disk is too slow: {len(self.undispatched)} messages wait for it; send slower"
         )

@@ -64,6 +64,7 @@ class CommitLog:
         self._sealed: list[tuple[Segment, int, list[Buffer], int]] = []
         self._parts_at = 0
         self.fault: str | None = None
+        self.refusal: str | None = None  # why no message is taken: the fault, or a disk nearly full
 
     # Opening
 
@@ -79,7 +80,7 @@ class CommitLog:
         cut = False
         for start in sorted(self.segments, reverse=True):
             if start > end:
-                self.drop_segment(start)
+                self._fs.unlink(self.drop_segment(start))
                 cut = True
         segment = self.segment_of(end)
         if segment is not None:
@@ -220,9 +221,11 @@ class CommitLog:
     def fence(self, why: str) -> None:
         """No more writes until the store is opened again."""
         if self.fault is None:
-            self.fault = why
-        self.parts = []
-        self._sealed = []
+            self.fault = self.refusal = why
+
+    def mark_disk(self, why_full: str | None) -> None:
+        """Take no messages while the disk is nearly full; None takes them again."""
+        self.refusal = self.fault or why_full
 
     @property
     def confirm_offset(self) -> int:
@@ -268,12 +271,11 @@ class CommitLog:
     # Deleting
 
     def drop_segment(self, start: int) -> str:
-        """Forget a segment and remove its file; who holds a slice of it can go on reading."""
+        """Forget a segment; returns its file, which the caller removes. Who holds a slice of it can go on reading."""
         with self._flush_lock:
             segment = self.segments.pop(start)
             segment.close(self._fs)
         self._views.pop(start, None)
-        self._fs.unlink(segment.path)
         self.min_offset = min(self.segments, default=self.limit)
         return segment.path
 

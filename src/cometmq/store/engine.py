@@ -30,7 +30,9 @@ from cometmq.store.maintenance import Maintenance
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.reader import Range, Reader
 from cometmq.store.recovery import Progress, Recovery
+from cometmq.store.retention import Retention
 from cometmq.store.time_search import LOWER, Boundary, TimeSearch
+from cometmq.wire.record import RECORD_SIZE_MIN
 
 
 class Store:
@@ -52,7 +54,7 @@ class Store:
         self._times = TimeSearch(self._log, self._table)
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
-        self._disk_full: str | None = None
+        self._retention = Retention(fs, config, clock)
         self.recovered_cleanly = True
         # Bound here, so that a call of the hot path is one call.
         self.append = self._appender.append
@@ -132,6 +134,10 @@ class Store:
                 self._lock.remove_abort()
             self._let_go()
 
+    def abandon(self) -> None:
+        """Let go as a killed process would: what is not written is lost, and `abort` stays."""
+        self._let_go()
+
     def _let_go(self) -> None:
         self._log.close()
         self._table.close()
@@ -168,7 +174,7 @@ class Store:
     @property
     def fault(self) -> str | None:
         """Why the store takes no messages, as a sentence."""
-        return self._log.fault or self._disk_full
+        return self._log.refusal
 
     # Dispatching and periodic work
 
@@ -251,6 +257,53 @@ class Store:
         self._thorough_at_ms -= self.config.flush_consume_queue_thorough_interval
         return count
 
+    # Retention
+
+    def clean_expired(self) -> list[str]:
+        """Delete what retention lets go of; the files that went."""
+        gone = self.expire()
+        self.remove_files(gone)
+        return gone
+
+    def expire(self) -> list[str]:
+        """Forget the log's oldest segments if their time has come, and what queues and index keep of them.
+
+        Returns the segments' files for `remove_files`; only the owner's thread may call this.
+        """
+        log, retention = self._log, self._retention
+        starts = sorted(log.segments)
+        done = min(self._dispatcher.dispatched, log.flushed)
+        gone = retention.expired([log.segments[start].path for start in starts])
+        gone = [path for start, path in zip(starts, gone, strict=False) if log.segments[start].end <= done]
+        for start in starts[: len(gone)]:
+            log.drop_segment(start)
+        log.mark_disk(self._disk_full_text() if retention.disk_full else None)
+        if gone:
+            self._table.delete_before(log.min_offset)
+            if self._index is not None:
+                self._index.delete_before(log.min_offset)
+        return gone
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """Remove files that were forgotten: slow for large ones, so any thread may do it."""
+        for path in paths:
+            self._fs.unlink(path)
+
+    def _disk_full_text(self) -> str:
+        return (
+            f"the disk of {self.config.store_path_root_dir} is nearly full "
+            f"(diskSpaceWarningLevelRatio {self.config.disk_space_warning_level_ratio} %): "
+            "free space or lower fileReservedTime, and sending works again"
+        )
+
+    def delete_expired_by_hand(self) -> None:
+        """An operator asks for expired segments to go, whatever the hour."""
+        self._retention.delete_by_hand()
+
+    def clean_expired_queues(self) -> int:
+        """Drop queues of which no message is left; returns how many."""
+        return self._table.delete_expired(self._log.min_offset)
+
     # Queries
 
     def query(
@@ -275,6 +328,13 @@ class Store:
         """Store time and physical offset of the newest index entry."""
         return self._index.last_update if self._index is not None else (0, 0)
 
-    def total_size(self, ranges: Sequence[Range]) -> int:
-        return sum(size for _offset, size in ranges)
+    @property
+    def earliest_message_time_ms(self) -> int:
+        """Store time of the oldest message in the log; -1 if there is none."""
+        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN)
 
+    @property
+    def disk_ratios(self) -> tuple[float, float]:
+        """Used share of the partitions of log and queues."""
+        config = self.config
+        return self._fs.used_ratio(config.commit_log_dir), self._fs.used_ratio(config.consume_queue_dir)

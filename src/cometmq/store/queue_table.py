@@ -19,6 +19,7 @@ from threading import RLock
 from typing import Final
 
 from cometmq.errors import StoreError
+from cometmq.model.names import is_system_topic
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from cometmq.store.fs import FileSystem, write_all
@@ -158,14 +159,17 @@ class QueueTable:
     def delete_topic(self, topic: str) -> int:
         """Drop all queues of a topic with their files; returns how many there were."""
         gone = [key for key in self.queues if key[0] == topic]
-        with self.files_lock:
-            for key in gone:
-                queue = self.queues.pop(key)
-                queue.alive = False
-                self._forget_descriptors(queue.folder)
-                queue.drop_files(self._fs)
-            self._fs.remove_dir(f"{self.folder}/{topic}")
+        for key in gone:
+            self._delete(*key)
+        self._fs.remove_dir(f"{self.folder}/{topic}")
         return len(gone)
+
+    def _delete(self, topic: str, queue_id: int) -> None:
+        with self.files_lock:
+            queue = self.queues.pop((topic, queue_id))
+            queue.alive = False
+            self._forget_descriptors(queue.folder)
+            queue.drop_files(self._fs)
 
     def delete_before(self, min_physical: int) -> list[str]:
         """Drop files whose last unit points before the log's first byte, and move the first offsets up."""
@@ -184,6 +188,18 @@ class QueueTable:
                 queue.first_offset = queue.file_end(queue.first_offset)
             self.correct_min_offset(queue, min_physical)
         return removed
+
+    def delete_expired(self, min_physical: int) -> int:
+        """Drop whole queues of which no message is left in the log, but those of the system; returns how many."""
+        gone = [
+            key
+            for key, queue in self.queues.items()
+            if not is_system_topic(key[0]) and 0 <= queue.max_physical < min_physical
+        ]
+        for topic, queue_id in gone:
+            self._delete(topic, queue_id)
+            self._fs.remove_dir(f"{self.folder}/{topic}")
+        return len(gone)
 
     def correct_min_offset(self, queue: ConsumeQueue, min_physical: int) -> None:
         """`min_offset` is the first unit that points into the log; all gone, it is the end."""

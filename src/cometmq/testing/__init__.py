@@ -1,0 +1,1 @@
+"""The test kit that ships with CometMQ: faulty twins of disk and network, local clusters, checkers."""
