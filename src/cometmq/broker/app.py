@@ -1,7 +1,7 @@
 """A broker: this file wires, and decides nothing.
 
-    start   bind the ports → open the store → make the services → listen → register
-    stop    unregister → stop listening → answer who waits → save → close the store
+start   bind the ports → open the store → make the services → listen → register
+stop    unregister → stop listening → answer who waits → save → close the store
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contextlib import AsyncExitStack
 from cometmq.broker.admission import Admission
 from cometmq.broker.durability import Durability
 from cometmq.broker.groups import Groups
-from cometmq.broker.handlers.groups import GroupAdmin
-from cometmq.broker.handlers.members import Clients
-from cometmq.broker.handlers.offsets import OffsetRequests
+from cometmq.broker.handlers.groups import GroupHandlers
+from cometmq.broker.handlers.members import MemberHandlers
+from cometmq.broker.handlers.offsets import OffsetHandlers
 from cometmq.broker.handlers.pull import Pull
-from cometmq.broker.handlers.query import Query
+from cometmq.broker.handlers.query import QueryHandlers
 from cometmq.broker.handlers.send import Send
-from cometmq.broker.handlers.topics import TopicAdmin
+from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
 from cometmq.broker.maintenance import StoreUpkeep
 from cometmq.broker.members import Members
@@ -109,11 +109,11 @@ class Broker:
         routes.add(
             Send(config, topics, store, durability, Admission(config, durability), unique_ids, self._clock),
             pull,
-            OffsetRequests(config, topics, groups, offsets, store),
-            Clients(config, topics, groups, members),
-            TopicAdmin(config, topics, groups, offsets, store),
-            GroupAdmin(config, groups, offsets),
-            Query(config, store),
+            OffsetHandlers(topics, groups, offsets, store),
+            MemberHandlers(config, members, groups, topics, self._clock),
+            TopicHandlers(config, topics, offsets, store),
+            GroupHandlers(config, groups, offsets),
+            QueryHandlers(store),
         )
         closing.push_async_callback(routes.close)
         self.codes = routes.codes

@@ -18,10 +18,10 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute: one of `values`, or a number of `span`, or, where neither is given, any text."""
+    """One attribute: one of `values` (in the order in which Java prints them), or a number of `span`, or, where neither is given, any text."""
 
     changeable: bool = True
-    values: frozenset[str] | None = None
+    values: tuple[str, ...] | None = None
     span: tuple[int, int] | None = None
     any_case: bool = False
 
@@ -30,7 +30,7 @@ class Attribute:
             if (value.lower() if self.any_case else value) not in self.values:
                 if self.any_case:
                     raise _refused("boolean attribute format is wrong.")
-                raise _refused(f"value is not in set: [{', '.join(sorted(self.values))}]")
+                raise _refused(f"value is not in set: [{', '.join(self.values)}]")
         elif self.span is not None:
             low, high = self.span
             try:
@@ -41,13 +41,13 @@ class Attribute:
                 raise _refused(f"value is not in range({low}, {high})")
 
 
-_BOOLEAN: Final = Attribute(values=frozenset({"true", "false"}), any_case=True)
+_BOOLEAN: Final = Attribute(values=("true", "false"), any_case=True)
 
 TOPIC_ATTRIBUTES: Final = {
-    "queue.type": Attribute(changeable=False, values=frozenset({"BatchCQ", "SimpleCQ"})),
-    "cleanup.policy": Attribute(changeable=False, values=frozenset({"DELETE", "COMPACTION"})),
+    "queue.type": Attribute(changeable=False, values=("SimpleCQ", "BatchCQ")),
+    "cleanup.policy": Attribute(changeable=False, values=("DELETE", "COMPACTION")),
     "message.type": Attribute(
-        values=frozenset({"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE", "PRIORITY"})
+        values=("UNSPECIFIED", "MIXED", "TRANSACTION", "PRIORITY", "FIFO", "DELAY", "LITE", "NORMAL")
     ),
     "reserve.time": Attribute(span=(-1, _LONG_MAX)),
     "lite.topic.expiration": Attribute(span=(-1, 30 * 24 * 60)),
@@ -56,7 +56,7 @@ TOPIC_ATTRIBUTES: Final = {
 GROUP_ATTRIBUTES: Final = {
     "priority.factor": Attribute(span=(0, 100)),
     "lite.bind.topic": Attribute(),
-    "lite.sub.model": Attribute(values=frozenset({"Shared", "Exclusive"})),
+    "lite.sub.model": Attribute(values=("Shared", "Exclusive")),
     "lite.sub.reset.offset.exclusive": _BOOLEAN,
     "lite.sub.reset.offset.unsubscribe": _BOOLEAN,
     "lite.sub.client.quota": Attribute(span=(-1, _LONG_MAX)),
@@ -68,7 +68,8 @@ GROUP_ATTRIBUTES: Final = {
 def parse_changes(text: str | None) -> dict[str, str]:
     """Read a change as admin tools send it; keys keep their sign."""
     changes: dict[str, str] = {}
-    for piece in (text or "").rstrip(",").split(",") if text else ():
+    pieces = text.rstrip(",") if text else ""  # Java's split drops empty pieces at the end, and only there
+    for piece in pieces.split(",") if pieces else ():
         key, equals, value = piece.partition("=")
         value = value.partition("=")[0]
         if equals and "+" not in key:

@@ -84,7 +84,7 @@ class Groups(Saved):
 
     def page(self, start: int, count: int) -> list[GroupConfig]:
         """`count` groups from the `start`-th on, in the order of their names."""
-        chosen = sorted(self._groups)[max(start, 0) : max(start, 0) + max(count, 0)]
+        chosen = sorted(self._groups)[start : start + count]
         return [self._groups[name] for name in chosen]
 
     # --- changing

@@ -115,7 +115,7 @@ class Topics(Saved):
 
     def page(self, start: int, count: int) -> list[TopicConfig]:
         """`count` topics from the `start`-th on, in the order of their names."""
-        chosen = sorted(self._topics)[max(start, 0) : max(start, 0) + max(count, 0)]
+        chosen = sorted(self._topics)[start : start + count]
         return [self._topics[name] for name in chosen]
 
     # --- changing

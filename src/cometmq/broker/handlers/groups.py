@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.groups import Groups
-from cometmq.broker.handlers.paging import page_start
+from cometmq.broker.handlers.paging import page_asked_for
 from cometmq.broker.offsets import Offsets
 from cometmq.errors import RequestRefused
 from cometmq.model import names
@@ -54,13 +54,9 @@ class GroupHandlers:
 
     @handles(GetAllGroupConfig)
     def get_all(self, request: GetAllGroupConfig, call: Call) -> Later:
-        start = page_start(self._config, self._groups.data_version, request.data_version, request.group_seq,
-                           request.max_group_num)  # fmt: skip
-        table = self._groups.to_json()
-        if start is not None:
-            count = self._config.split_metadata_size
-            count = count if request.max_group_num is None else min(count, request.max_group_num)
-            table = self._groups.page_json(self._groups.page(start, count))
+        version = self._groups.data_version
+        page = page_asked_for(self._config, version, request.data_version, request.group_seq, request.max_group_num)
+        table = self._groups.to_json() if page is None else self._groups.page_json(self._groups.page(*page))
         call.reply(AllGroupConfigReply(len(self._groups)), body=fastjson.dumps(table))
         return LATER
 

@@ -14,17 +14,18 @@ from cometmq.model.data_version import DataVersion
 from cometmq.wire import fastjson
 
 
-def page_start(
+def page_asked_for(
     config: BrokerConfig, current: DataVersion, version: str | None, start: int | None, count: int | None
-) -> int | None:
-    """Where the page begins; None where the whole table is meant."""
+) -> tuple[int, int] | None:
+    """Where the page begins and how much it may hold; None where the whole table is meant."""
     if not config.enable_split_metadata or (version is None and start is None and count is None):
         return None
-    if start is None:
-        raise RequestRefused("SYSTEM_ERROR", "a page of the table was asked for without saying where it begins")
+    count = config.split_metadata_size if count is None else min(count, config.split_metadata_size)
+    if start is None or start < 0 or count <= 0:
+        raise RequestRefused("SYSTEM_ERROR", "a page of a table needs a start from 0 on and a count from 1 on")
     if start and not _same(version, current):
-        return 0
-    return start
+        return 0, count
+    return start, count
 
 
 def _same(text: str | None, current: DataVersion) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cometmq.broker.attributes import parse_changes
 from cometmq.broker.config import BrokerConfig
-from cometmq.broker.handlers.paging import page_start
+from cometmq.broker.handlers.paging import page_asked_for
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.topics import Topics
 from cometmq.errors import RequestRefused
@@ -113,14 +113,10 @@ class TopicHandlers:
 
     @handles(GetAllTopicConfig)
     def get_all(self, request: GetAllTopicConfig, call: Call) -> Later:
-        start = page_start(self._config, self._topics.data_version, request.data_version, request.topic_seq,
-                           request.max_topic_num)  # fmt: skip
-        chosen = list(self._topics)
-        if start is not None:
-            count = self._config.split_metadata_size
-            count = count if request.max_topic_num is None else min(count, request.max_topic_num)
-            chosen = self._topics.page(start, count)
-        body = encode_all_topics(chosen, self._topics.data_version, self._topics.mapping_version)
+        version = self._topics.data_version
+        page = page_asked_for(self._config, version, request.data_version, request.topic_seq, request.max_topic_num)
+        chosen = list(self._topics) if page is None else self._topics.page(*page)
+        body = encode_all_topics(chosen, version, self._topics.mapping_version)
         call.reply(AllTopicConfigReply(len(self._topics)), body=body)
         return LATER
 

@@ -1,0 +1,54 @@
+"""What every suite shares: `async def` tests, and a broker in the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cometmq.broker.app import Broker, load_settings
+from cometmq.net.channel import Channel
+from cometmq.net.pool import connect
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test on a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in wanted}
+    asyncio.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+StartBroker = Callable[..., AbstractAsyncContextManager[tuple[Broker, Channel]]]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> StartBroker:
+    """`async with broker(flushDiskType="ASYNC_FLUSH") as (broker, channel)`: a real one, on free ports."""
+
+    @asynccontextmanager
+    async def start(**keys: str) -> AsyncIterator[tuple[Broker, Channel]]:
+        small = {
+            "storePathRootDir": str(tmp_path / "store"),
+            "listenPort": "0",
+            "mappedFileSizeCommitLog": str(1 << 20),
+            "maxHashSlotNum": "100",
+            "maxIndexNum": "1000",
+        }
+        running = Broker(load_settings(small | keys))
+        await running.start()
+        channel = await connect(running.address)
+        try:
+            yield running, channel
+        finally:
+            channel.close()
+            await running.stop()
+
+    return start

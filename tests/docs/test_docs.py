@@ -1,0 +1,47 @@
+"""What the documents say is true: links lead somewhere, targets exist, commands parse, generated pages are current."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cometmq.cli import build_parser
+from tests.docs import config_page
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+def commands(page: Path) -> list[str]:
+    """The lines of the page's shell blocks, without their comments."""
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line.partition(" #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_commands_are_ones_we_have(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for line in commands(page):
+        program, *arguments = shlex.split(line)
+        if program == "make":
+            assert arguments[0] in targets, f"{page.name}: there is no target {arguments[0]}"
+        elif program == "cometmq":
+            build_parser().parse_args(arguments)
+        else:
+            assert program in ("mqnamesrv", "mqbroker"), f"{page.name}: who runs {line!r}?"
+
+
+def test_the_settings_page_is_current() -> None:
+    assert config_page.PAGE.read_text(encoding="utf-8") == config_page.render(), "run: python -m tests.docs.config_page"

@@ -1,0 +1,88 @@
+"""An acknowledgement means what the flush mode says, also when the disk fails or is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+import pytest
+
+from cometmq.store.fs import OsFs
+from cometmq.wire.codes import ResponseCode
+from tests.conftest import StartBroker
+from tests.unit.broker.test_send_and_pull import pull, pulled, send
+
+
+def replace_sync(monkeypatch: pytest.MonkeyPatch, sync: Callable[[int], None]) -> None:
+    monkeypatch.setattr(OsFs, "sync", lambda _self, fd: sync(fd))
+
+
+async def test_a_failed_sync_refuses_everyone_and_is_never_retried_as_success(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker() as (_, channel):
+        await channel.call(send(), b"safe")
+        healthy = OsFs.sync
+
+        def fail(_fd: int) -> None:
+            raise OSError(5, os.strerror(5))
+
+        replace_sync(monkeypatch, fail)
+        answers = await asyncio.gather(*[channel.exchange(send().command(b"lost")) for _ in range(5)])
+        assert {answer.code for answer in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+        monkeypatch.setattr(OsFs, "sync", healthy)
+        assert (await channel.exchange(send().command(b"late"))).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert [bytes(record.body) for record in await pulled(channel)] == [b"safe"]
+
+
+async def test_a_slow_sync_is_answered_as_not_known_to_be_durable(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker(syncFlushTimeout="100", flushIntervalCommitLog="20") as (_, channel):
+        await channel.call(send(), b"quick")
+        loop, released = asyncio.get_running_loop(), asyncio.Event()
+
+        def wait(_fd: int) -> None:
+            asyncio.run_coroutine_threadsafe(released.wait(), loop).result(10)
+
+        replace_sync(monkeypatch, wait)
+        answer = await channel.exchange(send().command(b"slow"))
+        assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert answer.ext["queueOffset"] == "1"
+        # What is not flushed is not seen.
+        assert (await channel.exchange(pull(offset=1).command())).code == ResponseCode.PULL_NOT_FOUND
+        released.set()
+
+
+async def test_those_who_wait_share_one_sync(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with broker() as (_, channel):
+        await channel.call(send(), b"first")
+        count = 0
+
+        def counted(fd: int) -> None:
+            nonlocal count
+            count += 1
+            os.fdatasync(fd)
+
+        replace_sync(monkeypatch, counted)
+        await asyncio.gather(*[channel.call(send(), b"x") for _ in range(200)])
+        assert count < 50
+
+
+async def test_too_many_waiting_sends_are_turned_away(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with broker(sendThreadPoolQueueCapacity="10") as (_, channel):
+        await channel.call(send(), b"first")
+        loop, released = asyncio.get_running_loop(), asyncio.Event()
+
+        def wait(_fd: int) -> None:
+            asyncio.run_coroutine_threadsafe(released.wait(), loop).result(10)
+
+        replace_sync(monkeypatch, wait)
+        calls = [asyncio.create_task(channel.exchange(send().command(b"x"))) for _ in range(15)]
+        while sum(call.done() for call in calls) < 5:
+            await asyncio.sleep(0)
+        released.set()
+        codes = [(await call).code for call in calls]
+        assert codes.count(ResponseCode.SYSTEM_BUSY) == 5
+        assert codes.count(ResponseCode.SUCCESS) == 10
