@@ -16,7 +16,7 @@ from .script import FORMS, Form, Script
 from .target import Target
 
 SCRIPTS: tuple[Script, ...] = NAMESRV_SCRIPTS + BROKER_SCRIPTS
-CASES: dict[str, tuple[Script, Form]] = {f"{script.name} {form}": (script, form) for script in SCRIPTS for form in FORMS}
+CASES: dict[str, tuple[Script, Form]] = {f"{one.name} {form}": (one, form) for one in SCRIPTS for form in FORMS}
 
 
 @dataclass

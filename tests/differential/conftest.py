@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-
 from tests.original import Cluster, CometNamesrv, JavaNamesrv
 
 from .comparison import Comparison

@@ -91,20 +91,46 @@ def _same_failure(difference: Difference) -> bool:
 
 
 ENTRIES: Final = (
-    Entry("error sentences", "difference", "The code says what happened; the sentence says it better than an exception's name, "
-          "and never shows a stack.", "remark", when=_same_failure),
-    Entry("message ids", "mask", "They hold the port of the broker and the place in its log.", "ext.msgId",
-          when=_both(_is_message_id)),
+    Entry(
+        "error sentences",
+        "difference",
+        "The code says what happened; the sentence says it better than the name of an "
+        "exception, and never shows a stack.",
+        "remark",
+        when=_same_failure,
+    ),
+    Entry(
+        "message ids",
+        "mask",
+        "They hold the port of the broker and the place in its log.",
+        "ext.msgId",
+        when=_both(_is_message_id),
+    ),
     Entry("times of storing and birth", "mask", "Two servers store at two times.", "body.*Time", when=_both(_is_time)),
     Entry("times in fields", "mask", "Two servers store at two times.", "ext.*imestamp", when=_both(_is_time)),
-    Entry("addresses in messages", "mask", "Each server and each connection has its own port.", "body.*Host",
-          when=_both(_is_address)),
+    Entry(
+        "addresses in messages",
+        "mask",
+        "Each server and each connection has its own port.",
+        "body.*Host",
+        when=_both(_is_address),
+    ),
     Entry("addresses", "mask", "Each server has its own port.", "body.json.*", when=_both(_is_address)),
-    Entry("place in the log", "mask", "It depends on everything else the broker has stored.", "body.*physicalOffset",
-          when=_both(_is_whole)),
-    Entry("data versions", "mask", "They count the changes since the start, and hold its time.", "body.json.dataVersion.*",
-          when=_both(_is_whole)),
-)  # fmt: skip
+    Entry(
+        "place in the log",
+        "mask",
+        "It depends on everything else the broker has stored.",
+        "body.*physicalOffset",
+        when=_both(_is_whole),
+    ),
+    Entry(
+        "data versions",
+        "mask",
+        "They count the changes since the start, and hold its time.",
+        "body.json.dataVersion.*",
+        when=_both(_is_whole),
+    ),
+)
 
 
 def differences(code: int, variant: str, java: dict[str, Any], comet: dict[str, Any]) -> Iterator[Difference]:

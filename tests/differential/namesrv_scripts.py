@@ -68,6 +68,7 @@ GET = Ask(101, {"namespace": "{namespace}", "key": "{key}"})
 PUT_ORDER = Ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "{topic}", "value": "{broker}:4"})
 DROP_ORDER = Ask(102, {"namespace": "ORDER_TOPIC_CONFIG", "key": "{topic}"})
 ALL_TOPICS = Ask(206)
+MEMBER_GROUP = Ask(901, {"clusterName": "{cluster}", "brokerName": "{broker}"})
 UNREGISTER = Ask(
     104, {"brokerName": "{broker}", "brokerAddr": "10.0.0.1:10911", "clusterName": "{cluster}", "brokerId": "0"}
 )
@@ -170,7 +171,7 @@ SCRIPTS: tuple[Script, ...] = (
         after=(ROUTE,),
         fresh=True,
     ),
-    Script("namesrv", Ask(901, {"clusterName": "{cluster}", "brokerName": "{broker}"}), before=(REGISTER, REGISTER_SLAVE)),
+    Script("namesrv", MEMBER_GROUP, before=(REGISTER, REGISTER_SLAVE)),
     Script(
         "namesrv",
         Ask(
@@ -202,7 +203,7 @@ SCRIPTS: tuple[Script, ...] = (
         ROUTE,
         title="namesrv slave acts as master",
         before=(REGISTER_SLAVE.but(enableActingMaster="true"),),
-        after=(CLUSTERS, Ask(901, {"clusterName": "{cluster}", "brokerName": "{broker}"})),
+        after=(CLUSTERS, MEMBER_GROUP),
     ),
     Script(
         "namesrv",

@@ -28,7 +28,7 @@ _ABSENT = re.compile(r"\{(topic|group|cluster|broker|namespace)\}")
 
 @dataclass(frozen=True)
 class Ask:
-    """One request. With `until` it is repeated until its answer satisfies that; with `keep` the answer is remembered."""
+    """One request. With `until` it is repeated until its answer satisfies that; with `keep` its answer is kept."""
 
     code: int
     fields: Mapping[str, str] = field(default_factory=dict)

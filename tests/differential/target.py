@@ -49,7 +49,7 @@ class _Run:
     script: Script
     form: Form
     channels: dict[Server, Channel] = field(default_factory=dict)
-    pending: dict[str, tuple[Ask, asyncio.Task[dict[str, Any]]]] = field(default_factory=dict)
+    pending: dict[str, asyncio.Task[dict[str, Any]]] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
     answers: Answers = field(default_factory=dict)
     mark: str = ""
@@ -78,10 +78,9 @@ class _Run:
 
     async def _step(self, where: str, step: Step) -> None:
         if isinstance(step, Await):
-            ask, task = self.pending.pop(step.pending)
-            self.answers[where] = await task
+            self.answers[where] = await self.pending.pop(step.pending)
         elif step.pending:
-            self.pending[step.pending] = (step, asyncio.ensure_future(self._ask(step)))
+            self.pending[step.pending] = asyncio.ensure_future(self._ask(step))
             await asyncio.sleep(0.1)  # time to arrive and be held; nothing tells when it is
         elif step.until is not None:
             self.answers[where] = await self._ask_until(step)
