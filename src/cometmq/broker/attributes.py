@@ -18,7 +18,10 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute: one of `values` (in the order in which Java prints them), or a number of `span`, or, where neither is given, any text."""
+    """One attribute: one of `values`, or a number of `span`, or, where neither is given, any text.
+
+    `values` stand in the order in which Java prints them.
+    """
 
     changeable: bool = True
     values: tuple[str, ...] | None = None

@@ -13,8 +13,12 @@ def _custom_retry() -> dict[str, Any]:
     return {"type": "CUSTOMIZED"}
 
 
-def _flag(value: Any, default: bool) -> bool:
-    return default if value is None else value in (True, "true")
+def _flag(value: Any) -> bool:
+    return value in (True, "true")
+
+
+def _number(value: Any) -> int:
+    return 0 if value is None else int(value)
 
 
 @dataclass(slots=True)
@@ -60,21 +64,21 @@ class GroupConfig:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> GroupConfig:
-        """Read what a peer or a table holds; a missing field takes its default."""
+        """Read what a peer or a table holds; a missing field takes its default, a null is 0 or false."""
         get = fields.get
         made = cls(
             name=str(get("groupName") or ""),
-            consume_enable=_flag(get("consumeEnable"), True),
-            consume_from_min_enable=_flag(get("consumeFromMinEnable"), True),
-            consume_broadcast_enable=_flag(get("consumeBroadcastEnable"), True),
-            consume_message_orderly=_flag(get("consumeMessageOrderly"), False),
-            retry_queue_nums=int(get("retryQueueNums", 1)),
-            retry_max_times=int(get("retryMaxTimes", 16)),
-            broker_id=int(get("brokerId", 0)),
-            which_broker_when_consume_slowly=int(get("whichBrokerWhenConsumeSlowly", 1)),
-            notify_consumer_ids_changed_enable=_flag(get("notifyConsumerIdsChangedEnable"), True),
-            group_sys_flag=int(get("groupSysFlag", 0)),
-            consume_timeout_minute=int(get("consumeTimeoutMinute", 15)),
+            consume_enable=_flag(get("consumeEnable", True)),
+            consume_from_min_enable=_flag(get("consumeFromMinEnable", True)),
+            consume_broadcast_enable=_flag(get("consumeBroadcastEnable", True)),
+            consume_message_orderly=_flag(get("consumeMessageOrderly", False)),
+            retry_queue_nums=_number(get("retryQueueNums", 1)),
+            retry_max_times=_number(get("retryMaxTimes", 16)),
+            broker_id=_number(get("brokerId", 0)),
+            which_broker_when_consume_slowly=_number(get("whichBrokerWhenConsumeSlowly", 1)),
+            notify_consumer_ids_changed_enable=_flag(get("notifyConsumerIdsChangedEnable", True)),
+            group_sys_flag=_number(get("groupSysFlag", 0)),
+            consume_timeout_minute=_number(get("consumeTimeoutMinute", 15)),
             subscription_data_set=get("subscriptionDataSet"),
             attributes={str(key): str(value) for key, value in dict(get("attributes") or {}).items()},
         )

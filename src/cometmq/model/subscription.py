@@ -18,6 +18,13 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
+def _long(value: Any) -> int:
+    number = 0 if value is None else int(value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{number} is no number of 64 bits")
+    return number
+
+
 @dataclass(slots=True, frozen=True)
 class SubscriptionData:
     """A subscription; `tags_set` and `code_set` (the tags' Java hashes) are empty where every message is wanted."""
@@ -47,14 +54,17 @@ class SubscriptionData:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any], now_ms: int = 0) -> SubscriptionData:
-        """Read what a client sent; `now_ms` is the version of a subscription that carries none, as in Java."""
+        """Read what a client sent; `now_ms` is the version of a subscription that carries none, as in Java.
+
+        What cannot be read raises ValueError, TypeError, AttributeError or OverflowError.
+        """
         get = fields.get
         return cls(
             topic=str(get("topic") or ""),
             sub_string=str(get("subString") or ""),
             tags_set=frozenset(map(str, get("tagsSet") or ())),
-            code_set=frozenset(map(int, get("codeSet") or ())),
-            sub_version=int(get("subVersion", now_ms)),
+            code_set=frozenset(map(_long, get("codeSet") or ())),
+            sub_version=_long(get("subVersion", now_ms)),
             expression_type=str(get("expressionType") or TAG),
             class_filter_mode=bool(get("classFilterMode", False)),
         )

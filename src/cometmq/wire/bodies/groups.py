@@ -36,7 +36,7 @@ def _group(value: Any) -> GroupConfig:
     fields = as_object(value, "a group configuration")
     for keys, bits in ((_INTS, 32), (_LONGS, 64)):
         for key in keys:
-            if key in fields:
+            if fields.get(key) is not None:
                 as_whole(fields[key], key, bits=bits)
     for key in ("attributes", "groupRetryPolicy"):
         if fields.get(key) is not None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 from cometmq.errors import ProtocolError
 from cometmq.model.subscription import SubscriptionData
 from cometmq.wire import fastjson
+from cometmq.wire.bodies.reading import flag, whole
 
 CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
 CONSUME_PASSIVELY: Final = "CONSUME_PASSIVELY"
@@ -78,12 +79,12 @@ def decode_heartbeat(body: bytes | memoryview, now_ms: int = 0) -> HeartbeatData
     try:
         return HeartbeatData(
             client_id=_text(fields.get("clientID")) or "",
-            producer_groups=[_group(item) for item in fields.get("producerDataSet") or ()],
-            consumers=[_consumer(item, now_ms) for item in fields.get("consumerDataSet") or ()],
-            fingerprint=int(fields.get("heartbeatFingerprint") or 0),
-            without_sub=bool(fields.get("withoutSub", False)),
+            producer_groups=[_group(item) for item in fields.get("producerDataSet", ())],
+            consumers=[_consumer(item, now_ms) for item in fields.get("consumerDataSet", ())],
+            fingerprint=whole(fields, "heartbeatFingerprint"),
+            without_sub=flag(fields, "withoutSub"),
         )
-    except (AttributeError, TypeError, ValueError) as broken:
+    except (AttributeError, OverflowError, TypeError, ValueError) as broken:
         raise ProtocolError(f"the heartbeat cannot be read: {broken}") from None
 
 
@@ -94,13 +95,16 @@ def _consumer(fields: dict[str, Any], now_ms: int) -> ConsumerData:
         consume_type=_text(get("consumeType")),
         message_model=_text(get("messageModel")),
         consume_from_where=_text(get("consumeFromWhere")),
-        subscriptions=[SubscriptionData.from_json(item, now_ms) for item in get("subscriptionDataSet") or ()],
-        unit_mode=bool(get("unitMode", False)),
+        subscriptions=[SubscriptionData.from_json(item, now_ms) for item in get("subscriptionDataSet", ())],
+        unit_mode=flag(fields, "unitMode"),
     )
 
 
 def _group(fields: dict[str, Any]) -> str:
-    return _text(fields.get("groupName")) or ""
+    group = _text(fields.get("groupName"))
+    if group is None:
+        raise ProtocolError("the heartbeat has a group without groupName")
+    return group
 
 
 def _text(value: Any) -> str | None:

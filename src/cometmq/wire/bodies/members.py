@@ -31,5 +31,5 @@ def decode_checked_subscription(body: bytes | memoryview) -> SubscriptionData | 
     try:
         found = fields.get("subscriptionData")
         return None if found is None else SubscriptionData.from_json(found)
-    except (AttributeError, TypeError, ValueError) as broken:
+    except (AttributeError, OverflowError, TypeError, ValueError) as broken:
         raise ProtocolError(f"the subscription to check cannot be read: {broken}") from None

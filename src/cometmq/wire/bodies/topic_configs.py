@@ -8,15 +8,15 @@ Mirrors: TopicConfigAndMappingSerializeWrapper, CreateTopicListRequestBody.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from cometmq.errors import ProtocolError
 from cometmq.model.data_version import DataVersion
 from cometmq.model.topic import TopicConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies.reading import as_list, as_object, as_whole
+from cometmq.wire.bodies.reading import as_list, as_object, as_whole, flag
 
-FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 def encode_all_topics(topics: Iterable[TopicConfig], version: DataVersion, mapping_version: DataVersion) -> bytes:
@@ -41,15 +41,17 @@ def decode_topic_configs(body: bytes | memoryview) -> list[TopicConfig]:
 
 
 def decode_topic_config(value: Any) -> TopicConfig:
-    fields = as_object(value, "a topic configuration")
+    """One configuration, as Java reads it: a null number is 0, a type that it does not know is none."""
+    fields = dict(as_object(value, "a topic configuration"))
     for key in ("readQueueNums", "writeQueueNums", "perm", "topicSysFlag"):
         if key in fields:
-            as_whole(fields[key], key)
+            fields[key] = 0 if fields[key] is None else as_whole(fields[key], key)
+    fields["order"] = flag(fields, "order")
     attributes = fields.get("attributes")
     if attributes is not None:
         as_object(attributes, "attributes")
     topic = TopicConfig.from_json(fields)
     if topic.filter_type not in FILTER_TYPES:
-        raise ProtocolError(f"topicFilterType {topic.filter_type!r} is not one of {', '.join(FILTER_TYPES)}")
+        topic.filter_type = FILTER_TYPES[0]
     topic.attributes = {str(key): str(item) for key, item in topic.attributes.items()}
     return topic
