@@ -1,0 +1,1 @@
+"""NameServer and broker in one process; the top floor."""
