@@ -12,6 +12,7 @@ import logging
 import os
 import random
 from contextlib import AsyncExitStack
+from functools import partial
 
 from cometmq.broker.admission import Admission
 from cometmq.broker.durability import Durability
@@ -24,12 +25,12 @@ from cometmq.broker.handlers.query import QueryHandlers
 from cometmq.broker.handlers.send import Send
 from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
-from cometmq.broker.maintenance import StoreUpkeep
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
 from cometmq.broker.settings import BrokerSettings, load_settings
 from cometmq.broker.topics import Topics
+from cometmq.broker.upkeep import Upkeep
 from cometmq.clock import Clock, SystemClock
 from cometmq.model.topic import TopicConfig
 from cometmq.net.channel import Channel
@@ -133,16 +134,18 @@ class Broker:
         closing.push_async_callback(server.close)
         for sock in sockets[:2]:  # the HA port is held for the replication that comes
             await server.listen(sock)
-        upkeep = StoreUpkeep(store)
+        upkeep = Upkeep(store)
         closing.callback(upkeep.close)
+        save_every_s = config.flush_consumer_offset_interval / 1000
         housekeeping = Housekeeping(
             [
                 Job("registering", config.register_name_server_period / 1000, registration.announce_all),
-                Job("saving offsets", config.flush_consumer_offset_interval / 1000, offsets.persist),
-                Job("saving topics and groups", 5.0, lambda: (topics.persist(), groups.persist())),
+                Job("saving offsets", save_every_s, partial(upkeep.save, offsets)),
+                Job("saving groups", save_every_s, partial(upkeep.save, groups)),
+                Job("saving topics", save_every_s, partial(upkeep.save, topics)),
                 Job("expiring clients", 10.0, members.expire),
-                Job("writing queues and index", store_config.flush_interval_consume_queue / 1000, upkeep.run),
-                Job("deleting old files", 10.0, lambda: store.clean_expired()),
+                Job("writing queues", store_config.flush_interval_consume_queue / 1000, upkeep.write_queues),
+                Job("deleting old files", 10.0, upkeep.delete_expired),
             ]
         )
         closing.push_async_callback(housekeeping.close)

@@ -14,7 +14,9 @@ Mirrors: ConfigManager.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from cometmq.errors import StoreError
@@ -61,6 +63,20 @@ class Saved:
         """Save if anything has changed; says whether it had to."""
         if not self.unsaved:
             return False
-        self._table.save({**self._unknown, **self._snapshot()})
         self.unsaved = False
+        self._save({**self._unknown, **self._snapshot()})
         return True
+
+    async def persist_aside(self, thread: Executor) -> None:
+        """The same, with the file work in a thread: for tables that change all the time."""
+        if self.unsaved:
+            self.unsaved = False
+            table = {**self._unknown, **self._snapshot()}
+            await asyncio.get_running_loop().run_in_executor(thread, self._save, table)
+
+    def _save(self, table: dict[str, Any]) -> None:
+        try:
+            self._table.save(table)
+        except BaseException:
+            self.unsaved = True
+            raise

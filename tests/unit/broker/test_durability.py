@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from threading import Event, current_thread
 
 import pytest
-
-from cometmq.store.fs import OsFs
-from cometmq.wire.codes import ResponseCode
 from tests.conftest import StartBroker
 from tests.unit.broker.test_send_and_pull import pull, pulled, send
 
+from cometmq.store.fs import OsFs
+from cometmq.wire.codes import ResponseCode
 
-def replace_sync(monkeypatch: pytest.MonkeyPatch, sync: Callable[[int], None]) -> None:
-    monkeypatch.setattr(OsFs, "sync", lambda _self, fd: sync(fd))
+
+def replace_sync(monkeypatch: pytest.MonkeyPatch, sync: Callable[[int], object]) -> None:
+    """Let the log be synced by `sync`; everything else as ever."""
+    healthy = OsFs.sync
+
+    def chosen(fs: OsFs, fd: int) -> None:
+        if current_thread().name.startswith("cometmq-flush"):
+            sync(fd)
+        else:
+            healthy(fs, fd)
+
+    monkeypatch.setattr(OsFs, "sync", chosen)
 
 
 async def test_a_failed_sync_refuses_everyone_and_is_never_retried_as_success(
@@ -41,12 +51,8 @@ async def test_a_slow_sync_is_answered_as_not_known_to_be_durable(
 ) -> None:
     async with broker(syncFlushTimeout="100", flushIntervalCommitLog="20") as (_, channel):
         await channel.call(send(), b"quick")
-        loop, released = asyncio.get_running_loop(), asyncio.Event()
-
-        def wait(_fd: int) -> None:
-            asyncio.run_coroutine_threadsafe(released.wait(), loop).result(10)
-
-        replace_sync(monkeypatch, wait)
+        released = Event()
+        replace_sync(monkeypatch, lambda _fd: released.wait(10))
         answer = await channel.exchange(send().command(b"slow"))
         assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert answer.ext["queueOffset"] == "1"
@@ -73,12 +79,8 @@ async def test_those_who_wait_share_one_sync(broker: StartBroker, monkeypatch: p
 async def test_too_many_waiting_sends_are_turned_away(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with broker(sendThreadPoolQueueCapacity="10") as (_, channel):
         await channel.call(send(), b"first")
-        loop, released = asyncio.get_running_loop(), asyncio.Event()
-
-        def wait(_fd: int) -> None:
-            asyncio.run_coroutine_threadsafe(released.wait(), loop).result(10)
-
-        replace_sync(monkeypatch, wait)
+        released = Event()
+        replace_sync(monkeypatch, lambda _fd: released.wait(10))
         calls = [asyncio.create_task(channel.exchange(send().command(b"x"))) for _ in range(15)]
         while sum(call.done() for call in calls) < 5:
             await asyncio.sleep(0)
