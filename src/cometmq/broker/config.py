@@ -7,7 +7,7 @@ Mirrors: BrokerConfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cometmq.model.sysflag import READ_WRITE
 
@@ -29,8 +29,8 @@ class BrokerConfig:
     bind_address: str = "127.0.0.1"
     listen_port: int = 10911
     ha_listen_port: int | None = None
-    broker_ip1: str | None = None
-    broker_ip2: str | None = None
+    broker_ip1: str | None = field(default=None, metadata={"key": "brokerIP1"})
+    broker_ip2: str | None = field(default=None, metadata={"key": "brokerIP2"})
     namesrv_addr: str | None = None
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
