@@ -15,13 +15,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "config.md"
 INTRODUCTION = """\
 # Settings
 
-Files are those of Apache RocketMQ: `key=value` lines, with its keys. `cometmq broker -c broker.conf` reads the broker's and the
-store's keys from one file, `cometmq namesrv -c namesrv.conf` the name server's. A key that is not known is accepted with
-a warning that names the nearest known one.
+Files are those of Apache RocketMQ: `key=value` lines, with its keys. `cometmq broker -c broker.conf` reads the
+broker's and the store's keys from one file, `cometmq namesrv -c namesrv.conf` the name server's. A key that is not
+known is accepted with a warning that names the nearest known one.
 
 Defaults are those of Apache RocketMQ 5.5.0, with three exceptions: `flushDiskType` is `SYNC_FLUSH`, so an
-acknowledged message is on disk; `bindAddress` is loopback; `brokerIP1`, where it is not set, is the address the broker is
-bound to or, bound to all addresses, the one this machine uses to reach others.
+acknowledged message is on disk; `bindAddress` is loopback; `brokerIP1`, where it is not set, is the address the
+broker is bound to or, bound to all addresses, the one this machine uses to reach others.
 
 This page is rendered from the declarations in the code; a test holds the two together.
 """

@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from tests.docs import config_page
 
 from cometmq.cli import build_parser
-from tests.docs import config_page
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

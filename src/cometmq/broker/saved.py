@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from threading import Lock
 from typing import Any, Protocol
 
 from cometmq.errors import StoreError
@@ -42,6 +43,9 @@ class Saved:
         self._snapshot = snapshot
         self._unknown: dict[str, Any] = {}
         self.unsaved = False
+        self._saving = Lock()
+        self._taken = 0
+        self._written = 0
 
     def load(self, read: Callable[[dict[str, Any]], None]) -> None:
         """Let `read` take what was saved, if anything was; what it has no name for is kept for the next save."""
@@ -63,20 +67,26 @@ class Saved:
         """Save if anything has changed; says whether it had to."""
         if not self.unsaved:
             return False
-        self.unsaved = False
-        self._save({**self._unknown, **self._snapshot()})
+        self._save(*self._take())
         return True
 
     async def persist_aside(self, thread: Executor) -> None:
         """The same, with the file work in a thread: for tables that change all the time."""
         if self.unsaved:
-            self.unsaved = False
-            table = {**self._unknown, **self._snapshot()}
-            await asyncio.get_running_loop().run_in_executor(thread, self._save, table)
+            await asyncio.get_running_loop().run_in_executor(thread, self._save, *self._take())
 
-    def _save(self, table: dict[str, Any]) -> None:
-        try:
-            self._table.save(table)
-        except BaseException:
-            self.unsaved = True
-            raise
+    def _take(self) -> tuple[int, dict[str, Any]]:
+        self.unsaved = False
+        self._taken += 1
+        return self._taken, {**self._unknown, **self._snapshot()}
+
+    def _save(self, number: int, table: dict[str, Any]) -> None:
+        with self._saving:
+            if number < self._written:
+                return  # a newer one overtook this one on its way through the thread
+            try:
+                self._table.save(table)
+            except BaseException:
+                self.unsaved = True
+                raise
+            self._written = number
