@@ -91,11 +91,11 @@ class IndexService:
         self._indexed_before = -1  # what stood in the files at load; replay brings it again
         self._seen_ms = 0
         self._pending: list[Entry] = []
-        self._retired: list[IndexFile] = []  # deleted, but a query may still read them
+        self._retired: list[IndexFile] = []  # deleted, but a search or a flush may still use them
         self._readers = 0
         self._readers_lock = Lock()
         self.flushed_store_time_ms = 0
-        self.fault: str | None = None
+        self.fault: str | None = None  # while set nothing is indexed; only a replay of the log can catch up
         self.skipped: list[str] = []
 
     # Start and end
@@ -190,7 +190,8 @@ class IndexService:
         for key in keys:
             value = unsigned_hash(key, prefix_hash)
             pending.append((-value & 0x7FFF_FFFF if value & 0x8000_0000 else value, physical_offset, store_time_ms))
-        self._seen_ms = store_time_ms
+        if self.fault is None:
+            self._seen_ms = store_time_ms
         if len(pending) >= _PENDING_MAX:
             self.settle()
 
@@ -206,6 +207,7 @@ class IndexService:
                     file = self._roll()
                 entries = entries[file.add(entries) :]
         except OSError as error:
+            self._seen_ms = min(self._seen_ms, entries[0][2] - 1)  # complete up to here, and no further
             self.fault = (
                 f"{self._dir}: messages from offset {entries[0][1]} on are not indexed ({error.strerror}); "
                 "free some disk space and restart to index them"
@@ -279,6 +281,7 @@ class IndexService:
             if write.file in self._unflushed and not write.file.dirty:
                 self._unflushed.remove(write.file)
         self.flushed_store_time_ms = max(self.flushed_store_time_ms, flush.store_time_ms)
+        self._close_retired()
 
     def flush(self) -> None:
         """Everything put so far is on disk when this returns (unless a flush runs in another thread)."""
@@ -334,12 +337,14 @@ class IndexService:
 
     def delete_before(self, min_physical_offset: int) -> list[str]:
         """Delete files whose messages have all left the log, never the last; the paths that went."""
+        self.settle()
         count = 0
         while count < len(self._files) - 1 and self._files[count].end_offset < min_physical_offset:
             count += 1
         with self._readers_lock:
             gone, self._files = self._files[:count], self._files[count:]
             self._retired += gone
+        self._unflushed = [file for file in self._unflushed if file not in gone]
         for file in gone:
             self._fs.unlink(file.path)
         self._close_retired()
@@ -347,7 +352,7 @@ class IndexService:
 
     def _close_retired(self) -> None:
         with self._readers_lock:
-            if self._readers == 0:
+            if self._readers == 0 and not self._flushing:
                 for file in self._retired:
                     file.close()
                 self._retired = []
