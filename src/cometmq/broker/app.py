@@ -17,6 +17,7 @@ from functools import partial
 from cometmq.broker.admission import Admission
 from cometmq.broker.durability import Durability
 from cometmq.broker.groups import Groups
+from cometmq.broker.handlers.cleaning import CleaningHandlers
 from cometmq.broker.handlers.groups import GroupHandlers
 from cometmq.broker.handlers.members import MemberHandlers
 from cometmq.broker.handlers.offsets import OffsetHandlers
@@ -115,6 +116,7 @@ class Broker:
             TopicHandlers(config, topics, offsets, store),
             GroupHandlers(config, groups, offsets),
             QueryHandlers(store),
+            CleaningHandlers(topics, store),
         )
         closing.push_async_callback(routes.close)
         self.codes = routes.codes

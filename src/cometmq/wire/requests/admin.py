@@ -79,3 +79,18 @@ class GetGroupConfig(Header):
 class DeleteGroup(Header):
     group_name: str
     clean_offset: bool = False
+
+
+@request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+class CleanExpiredConsumeQueue(Header):
+    """Drop queues of which no message is left."""
+
+
+@request(RequestCode.CLEAN_UNUSED_TOPIC)
+class CleanUnusedTopic(Header):
+    """Drop queues of topics that are no longer configured."""
+
+
+@request(RequestCode.DELETE_EXPIRED_COMMITLOG)
+class DeleteExpiredCommitLog(Header):
+    """Delete expired segments now, whatever the hour."""
