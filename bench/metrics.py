@@ -1,0 +1,37 @@
+"""The numbers that are compared: where each comes from, and which way is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal["java", "comet", "standalone"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a run. `comet` says whose runs stand for CometMQ."""
+
+    key: str
+    label: str
+    unit: str
+    workload: str
+    field: str
+    higher_is_better: bool
+    comet: Source = "comet"
+
+
+METRICS = (
+    Metric("sends", "Sends, 1 KiB, pipelined", "msg/s", "sends", "rate_per_s", True),
+    Metric("sends_p99", "Sends, pipelined, p99", "ms", "sends", "p99_ms", False),
+    Metric("pulls", "Pulls, 32 a time", "msg/s", "pulls", "rate_per_s", True),
+    Metric("batches", "Batch sends, 32 × 1 KiB", "msg/s", "batches", "rate_per_s", True),
+    Metric("latency_p50", "One send in flight, p50", "ms", "latency", "p50_ms", False),
+    Metric("latency_p99", "One send in flight, p99", "ms", "latency", "p99_ms", False),
+    Metric("sync_sends", "Sends, pipelined, SYNC_FLUSH", "msg/s", "sync_sends", "rate_per_s", True),
+    Metric("memory", "Idle memory, NameServer + broker", "MB", "idle", "memory_mb", False),
+    Metric("memory_standalone", "Idle memory, standalone", "MB", "idle", "memory_mb", False, "standalone"),
+    Metric("startup", "Start to first acknowledged message", "s", "idle", "startup_s", False),
+    Metric("startup_standalone", "The same, standalone", "s", "idle", "startup_s", False, "standalone"),
+)
+BY_KEY = {metric.key: metric for metric in METRICS}

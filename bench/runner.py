@@ -1,0 +1,176 @@
+"""Rounds: both sides warm, taking turns workload by workload, the order swapped each round.
+
+A turn: the side is resumed (the other stays stopped), dirty pages of the turn before are written out, then a driver
+process makes the load. So what a side leaves behind costs the other nothing, and what the machine does slowly over
+the minutes (heat, neighbours) meets both alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import startup
+from bench.ask import Asker, create_topic
+from bench.machine import ROOT
+from bench.results import Result, Run
+from bench.servers import CometStandalone, Side, SideName
+from bench.tally import Invalid
+from bench.workloads import (
+    IDLE,
+    PRELUDE_S,
+    QUICK_DURATION_S,
+    QUICK_PRELUDE_S,
+    QUICK_WARM_UP_S,
+    WARM_UP_S,
+    WORKLOADS,
+    Job,
+    Workload,
+)
+
+SETTLE_S: Final = 5.0
+QUICK_SETTLE_S: Final = 0.5
+DRIVER_SLACK_S: Final = 120.0
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured and how long."""
+
+    sides: tuple[SideName, ...]
+    names: tuple[str, ...]
+    rounds: int
+    quick: bool
+    seed: int
+    scratch: Path
+
+    def order(self, round_number: int) -> tuple[SideName, ...]:
+        return self.sides if round_number % 2 else self.sides[::-1]
+
+    def prelude_s(self) -> float:
+        return QUICK_PRELUDE_S if self.quick else PRELUDE_S
+
+    def duration_s(self, workload: Workload) -> float:
+        return QUICK_DURATION_S if self.quick else workload.duration_s
+
+    def warm_up_s(self, workload: Workload) -> float:
+        return QUICK_WARM_UP_S if self.quick else WARM_UP_S[workload.kind]
+
+
+def measure(plan: Plan, result: Result) -> None:
+    """Run everything in the plan; runs are added to the result as they end."""
+    if IDLE in plan.names:
+        _measure_idle(plan, result)
+    for flush in ("ASYNC_FLUSH", "SYNC_FLUSH"):
+        chosen = [workload for workload in WORKLOADS if workload.flush == flush and workload.name in plan.names]
+        if chosen:
+            _measure_loads(plan, result, flush, chosen)
+
+
+# --- loads
+
+
+def _measure_loads(plan: Plan, result: Result, flush: str, workloads: Sequence[Workload]) -> None:
+    with ExitStack() as running:
+        sides: dict[SideName, Side] = {}
+        for name in plan.sides:
+            say(f"{name}: start and warm up, {flush}")
+            folder = plan.scratch / f"{name}-{flush}"
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            side = sides[name] = Side(name, folder, flush)
+            running.callback(side.kill)
+            side.start()
+            _warm_up(plan, side, workloads)
+            side.pause()
+        for round_number in range(1, plan.rounds + 1):
+            for workload in workloads:
+                for name in plan.order(round_number):
+                    values = _turn(plan, sides[name], workload, round_number)
+                    result.runs.append(Run(name, round_number, workload.name, values))
+                    say(_line(round_number, plan.rounds, workload.name, name, values))
+
+
+def _warm_up(plan: Plan, side: Side, workloads: Sequence[Workload]) -> None:
+    with Asker(side.address) as asker:
+        for topic in sorted({workload.topic for workload in workloads}):
+            create_topic(asker, topic)
+    loads = list(workloads)
+    if loads[0].kind != "sends":
+        loads.insert(0, WORKLOADS[0])  # pulls need something to read
+        with Asker(side.address) as asker:
+            create_topic(asker, WORKLOADS[0].topic)
+    for workload in loads:
+        _drive(Job.of(workload, side.address, 0.0, plan.warm_up_s(workload), plan.seed, side.pids))
+
+
+def _turn(plan: Plan, side: Side, workload: Workload, round_number: int) -> dict[str, float]:
+    side.resume()
+    try:
+        os.sync()
+        job = Job.of(
+            workload, side.address, plan.prelude_s(), plan.duration_s(workload), plan.seed + round_number, side.pids
+        )
+        return _drive(job)
+    finally:
+        side.pause()
+
+
+def _drive(job: Job) -> dict[str, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.driver"], cwd=ROOT, input=job.to_json(), stdout=subprocess.PIPE, text=True,
+        timeout=job.prelude_s + job.duration_s + DRIVER_SLACK_S, check=False,
+    )  # fmt: skip
+    if not done.stdout.strip():
+        raise Invalid(f"the driver of {job.kind} ended with exit code {done.returncode} and said nothing")
+    values: dict[str, float] = json.loads(done.stdout)
+    if "fault" in values:
+        raise Invalid(f"{job.kind}: {values['fault']}")
+    return values
+
+
+# --- start-up and idle memory
+
+
+def _measure_idle(plan: Plan, result: Result) -> None:
+    for round_number in range(1, plan.rounds + 1):
+        for name in plan.order(round_number):
+            _add_idle(plan, result, round_number, Side(name, plan.scratch / f"idle-{name}-{round_number}"))
+        if "comet" in plan.sides:
+            folder = plan.scratch / f"idle-standalone-{round_number}"
+            _add_idle(plan, result, round_number, CometStandalone(folder))
+
+
+def _add_idle(plan: Plan, result: Result, round_number: int, server: Side | CometStandalone) -> None:
+    os.sync()
+    try:
+        if isinstance(server, Side):
+            took_s, pids = startup.start_side(server), server.pids
+        else:
+            took_s, pids = startup.start_standalone(server), (server.pid,)
+        time.sleep(QUICK_SETTLE_S if plan.quick else SETTLE_S)  # what is measured is that nothing happens
+        values = {"startup_s": round(took_s, 3), "memory_mb": startup.anonymous_mb(pids)}
+    finally:
+        server.kill()
+    name = server.name if isinstance(server, Side) else "standalone"
+    result.runs.append(Run(name, round_number, IDLE, values))
+    say(_line(round_number, plan.rounds, IDLE, name, values))
+
+
+def _line(round_number: int, rounds: int, workload: str, side: str, values: dict[str, float]) -> str:
+    shown = ("startup_s", "memory_mb", "rate_per_s", "p50_ms", "p99_ms", "busy", "driver_cpu", "server_cpu")
+    numbers = "  ".join(f"{key} {values[key]:,g}" for key in shown if key in values)
+    return f"round {round_number}/{rounds}  {workload:<10} {side:<10} {numbers}"
