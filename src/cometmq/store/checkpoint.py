@@ -92,5 +92,10 @@ class Checkpoint:
         """Flush and close."""
         if self._fd >= 0:
             self.flush()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close without a flush."""
+        if self._fd >= 0:
             self._fs.close(self._fd)
             self._fd = -1

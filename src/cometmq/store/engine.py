@@ -89,32 +89,30 @@ class Store:
         return store
 
     def _recover(self, progress: Progress | None) -> None:
-        clean = not self._lock.abort_exists
-        self._lock.create_abort()
-        self.recovered_cleanly = clean
+        clean = self.recovered_cleanly = not self._lock.abort_exists
         self._log.load()
         self._table.load()
         self._checkpoint.load()
         index_lost = not self._fs.exists(self.config.index_dir)
-        if self._index is not None:
-            self._index.load(clean, self._checkpoint.index_ms)
-        self._fs.make_dirs(self.config.config_dir)
-        recovery = Recovery(
-            self._log,
-            self._table,
-            self._dispatcher,
-            self._index,
-            self._checkpoint,
-            self.config,
-            progress,
-            index_lost=index_lost,
-        )
+        self._lock.create_abort()
         try:
-            recovery.run(clean=clean)
+            if self._index is not None:
+                self._index.load(clean, self._checkpoint.index_ms)
+            Recovery(
+                self._log,
+                self._table,
+                self._dispatcher,
+                self._index,
+                self._checkpoint,
+                self.config,
+                progress,
+                index_lost=index_lost,
+            ).run(clean=clean)
         except StoreError:
             if clean:
                 self._lock.remove_abort()  # nothing was changed: it is as clean as it was
             raise
+        self._fs.make_dirs(self.config.config_dir)
         self._reader.warm_offset = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
         self.maintain(thorough=not clean)
@@ -143,6 +141,7 @@ class Store:
         self._table.close()
         if self._index is not None:
             self._index.close()
+        self._checkpoint.let_go()
         self._lock.release()
 
     # How far things are

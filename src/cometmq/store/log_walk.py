@@ -98,6 +98,9 @@ class Walk:
                 return
             if properties_at + properties_size != at + total:
                 return
+            # No CRC covers topic and properties; but a write torn there leaves zeros, and neither ends with one.
+            if not topic_size or not view[topic_at + topic_size - 1] or (properties_size and not view[at + total - 1]):
+                return
             if check_crc and crc32(view[body_at : body_at + body_size]) & 0x7FFFFFFF != fields[2] and body_size:
                 return
             yield at, total, fields[3], fields[5], sys_flag, fields[10], topic_at, topic_size, properties_at

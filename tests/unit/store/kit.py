@@ -8,7 +8,7 @@ from typing import Any
 from cometmq.store.append import Appended
 from cometmq.store.config import StoreConfig
 from cometmq.store.engine import Store
-from cometmq.store.fs import FileSystem
+from cometmq.store.fs import FileSystem, OsFs
 from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import Record, decode_records, pack_host
 
@@ -16,6 +16,16 @@ HOST = pack_host("127.0.0.1", 10911)
 SEGMENT_SIZE = 4096
 FILE_UNITS = 10
 START_MS = 1_700_000_000_000
+
+
+class QuickFs(OsFs):
+    """The real file system without its slow promises: what is not synced survives everything but a power cut."""
+
+    def sync(self, fd: int) -> None:
+        pass
+
+    def fsync_dir(self, path: str) -> None:
+        pass
 
 
 class HandClock:
@@ -43,12 +53,13 @@ def small_config(root: Path, **changes: Any) -> StoreConfig:
 
 
 def open_small(root: Path, fs: FileSystem | None = None, clock: HandClock | None = None, **changes: Any) -> Store:
-    return Store.open(small_config(root, **changes), store_host=HOST, fs=fs, clock=clock or HandClock())
+    return Store.open(small_config(root, **changes), store_host=HOST, fs=fs or QuickFs(), clock=clock or HandClock())
 
 
 def send(store: Store, body: bytes, topic: str = "T", queue_id: int = 0, **fields: Any) -> Appended:
-    """Append one message with the keys and tags that its properties name."""
-    return store.append(topic, queue_id, body, fields.pop("properties_data", b""), born_host=HOST, **fields)
+    """Append one message; keys are also put into its properties."""
+    data = fields.pop("properties_data", f"KEYS\x01{fields['keys']}\x02".encode() if "keys" in fields else b"")
+    return store.append(topic, queue_id, body, data, born_host=HOST, **fields)
 
 
 def settle(store: Store) -> None:

@@ -6,13 +6,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from tests.unit.store.kit import HOST, SEGMENT_SIZE, HandClock, bodies, open_small, read_all, send, settle, small_config
 
 from cometmq.errors import MessageRefused, StoreError, StoreLocked
 from cometmq.store.config import ASYNC_FLUSH
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import pack_host
-from tests.unit.store.kit import HOST, SEGMENT_SIZE, HandClock, bodies, open_small, read_all, send, settle, small_config
 
 
 def test_messages_come_back_as_sent(tmp_path: Path) -> None:
@@ -352,3 +352,16 @@ def test_many_queues_need_few_descriptors(tmp_path: Path) -> None:
         assert store.read(f"T{number % 50}", number // 50, 0, 1).status is ReadStatus.FOUND
     assert len(list(Path("/proc/self/fd").iterdir())) < 400
     store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_nothing_stays_open(tmp_path: Path, clean: bool) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        store = open_small(tmp_path)
+        for _ in range(40):
+            send(store, bytes(300), keys="k")
+        settle(store)
+        read_all(store)
+        store.close() if clean else store.abandon()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

@@ -1,0 +1,203 @@
+"""Opening what a crash left: whole messages before the cut survive, nothing else does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.unit.store.kit import HOST, SEGMENT_SIZE, bodies, open_small, send, settle, small_config
+
+from cometmq.errors import StoreError
+from cometmq.store.engine import Store
+
+
+def segment(root: Path, start: int = 0) -> Path:
+    return root / "commitlog" / f"{start:020d}"
+
+
+def patch(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def killed_store(root: Path, sizes: list[int], *, keyed: bool = True) -> list[tuple[int, int]]:
+    """A store killed after these messages; returns their places."""
+    store = open_small(root)
+    places = []
+    for number, size in enumerate(sizes):
+        fields = {"keys": f"k{number}"} if keyed else {}
+        places.append(send(store, bytes([number + 1]) * size, **fields))
+    settle(store)
+    store.maintain(thorough=True)
+    store.abandon()
+    return [(place.physical_offset, place.size) for place in places]
+
+
+@pytest.mark.parametrize("filler", [b"\0", b"\xff", None], ids=["zeros", "ones", "old bytes"])
+def test_tail_torn_at_every_byte_of_the_last_messages(tmp_path: Path, filler: bytes | None) -> None:
+    """Exactly the whole messages before the cut come back. Garbage in topic or properties the format cannot tell."""
+    origin, root = tmp_path / "origin", tmp_path / "copy"
+    sizes = [40, 3, 0, 17]
+    places = killed_store(origin, sizes, keyed=filler == b"\0")
+    whole = segment(origin).read_bytes()
+    records = [whole[at : at + size] for at, size in places]
+    for cut in range(places[1][0], sum(places[-1])):
+        shutil.copytree(origin, root)
+        # What a torn write may leave: the new bytes up to the cut, anything or an older record behind it.
+        rest = (filler or records[0]) * SEGMENT_SIZE
+        patch(segment(root), cut, rest[: SEGMENT_SIZE - cut])
+        left = segment(root).read_bytes()
+        survivors = 0
+        while survivors < 4 and left[places[survivors][0] : sum(places[survivors])] == records[survivors]:
+            survivors += 1
+        store = open_small(root)
+        assert [len(body) for body in bodies(store)] == sizes[:survivors]
+        assert store.written_offset == [*(at for at, _size in places), sum(places[-1])][survivors]
+        assert not any(segment(root).read_bytes()[store.written_offset :])
+        assert send(store, b"next").queue_offset == survivors
+        if filler == b"\0":
+            found = [bool(store.query("T", f"k{number}", 8, 0, 1 << 60)) for number in range(4)]
+            assert found == [number < survivors for number in range(4)]
+        store.abandon()
+        shutil.rmtree(root)
+
+
+def test_stale_messages_behind_a_cut_do_not_come_back(tmp_path: Path) -> None:
+    places = killed_store(tmp_path, [50, 50, 50, 50])
+    patch(segment(tmp_path), places[1][0] + 90, b"\xff")  # the second is damaged, the others are sound
+    store = open_small(tmp_path)
+    assert len(bodies(store)) == 1
+    send(store, bytes([2]) * 50)  # just as long as the damaged one
+    settle(store)
+    store.abandon()
+    store = open_small(tmp_path)
+    assert len(bodies(store)) == 2
+    store.close()
+
+
+def test_damage_in_the_middle_is_not_made_worse(tmp_path: Path) -> None:
+    killed_store(tmp_path, [1500] * 8)
+    patch(segment(tmp_path, SEGMENT_SIZE), 200, b"\xff")
+    before = {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()}
+    (tmp_path / "checkpoint").unlink()
+    with pytest.raises(StoreError, match="damaged at byte 0"):
+        open_small(tmp_path)
+    assert {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()} == before
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [["consumequeue"], ["index"], ["checkpoint"], ["consumequeue", "index", "checkpoint"]])
+def test_the_log_alone_is_enough(tmp_path: Path, clean: bool, lost: list[str]) -> None:
+    store = open_small(tmp_path)
+    for number in range(45):
+        send(store, b"%d" % number * 40, queue_id=number % 2, keys=f"k{number}")
+    settle(store)
+    store.maintain(thorough=True)
+    store.close() if clean else store.abandon()
+    queue_files = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("consumequeue/*/*/*")}
+    assert len(queue_files) == 6
+    for name in lost:
+        shutil.rmtree(tmp_path / name) if (tmp_path / name).is_dir() else (tmp_path / name).unlink()
+    store = open_small(tmp_path)
+    assert len(bodies(store, queue_id=0) + bodies(store, queue_id=1)) == 45
+    assert all(len(store.query("T", f"k{number}", 8, 0, 1 << 60)) == 1 for number in range(45))
+    store.close()
+    assert {
+        path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("consumequeue/*/*/*")
+    } == queue_files
+
+
+def test_lost_log_drops_the_queues(tmp_path: Path) -> None:
+    killed_store(tmp_path, [10] * 15)
+    shutil.rmtree(tmp_path / "commitlog")
+    store = open_small(tmp_path)
+    assert store.max_offset("T", 0) == 0
+    assert send(store, b"x")[:3] == (0, 93, 0)
+    store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_queues_ahead_of_the_log_are_cut(tmp_path: Path, clean: bool) -> None:
+    places = killed_store(tmp_path, [100] * 60)
+    if clean:
+        open_small(tmp_path).close()
+    for path in sorted((tmp_path / "commitlog").iterdir())[1:]:
+        path.unlink()
+    count = sum(1 for at, _size in places if at < SEGMENT_SIZE)
+    store = open_small(tmp_path)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0), len(bodies(store))) == (0, count, count)
+    assert send(store, b"x").queue_offset == count
+    store.close()
+    store = open_small(tmp_path)
+    assert len(bodies(store)) == count + 1
+    store.close()
+
+
+def test_empty_next_segment_is_no_damage(tmp_path: Path) -> None:
+    places = killed_store(tmp_path, [100] * 3)
+    segment(tmp_path, SEGMENT_SIZE).write_bytes(bytes(SEGMENT_SIZE))  # preallocated, not yet used, as Java does
+    segment(tmp_path, 2 * SEGMENT_SIZE).write_bytes(b"")
+    store = open_small(tmp_path)
+    assert store.written_offset == sum(places[-1])
+    assert len(bodies(store)) == 3
+    store.close()
+
+
+def test_a_log_that_ends_with_a_blank_goes_on(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    send(store, bytes(3000))
+    send(store, bytes(3000))
+    settle(store)
+    store.abandon()
+    segment(tmp_path, SEGMENT_SIZE).unlink()
+    store = open_small(tmp_path)
+    assert len(bodies(store)) == 1
+    assert send(store, bytes(3000)).physical_offset == SEGMENT_SIZE
+    settle(store)
+    assert len(bodies(store)) == 2
+    store.close()
+
+
+def test_queue_that_starts_late_has_blank_units(tmp_path: Path) -> None:
+    """Its older files went with the log; rebuilt, the first file is filled up to the first message, as Java does."""
+    store = open_small(tmp_path)
+    for number in range(64):
+        send(store, b"%02d" % number)
+    settle(store)
+    store.close()
+    first = segment(tmp_path)
+    kept = segment(tmp_path, SEGMENT_SIZE).read_bytes()
+    first.unlink()
+    shutil.rmtree(tmp_path / "consumequeue")
+    store = open_small(tmp_path)
+    low = store.min_offset("T", 0)
+    assert low == int.from_bytes(kept[20:28], "big") and low % 10
+    assert bodies(store) == [b"%02d" % number for number in range(low, 64)]
+    store.close()
+    data = (tmp_path / "consumequeue" / "T" / "0" / f"{low // 10 * 200:020d}").read_bytes()
+    assert data[: low % 10 * 20] == bytes.fromhex("0000000000000000 7fffffff 0000000000000000") * (low % 10)
+    store = open_small(tmp_path)
+    assert bodies(store)[0] == b"%02d" % low
+    store.close()
+
+
+def test_foreign_files_are_named(tmp_path: Path) -> None:
+    open_small(tmp_path).close()
+    (tmp_path / "commitlog" / "notes.txt").write_text("x")
+    with pytest.raises(StoreError, match=r"notes\.txt"):
+        open_small(tmp_path)
+    (tmp_path / "commitlog" / "notes.txt").unlink()
+    store = open_small(tmp_path)
+    assert store.recovered_cleanly
+    store.close()
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    killed_store(tmp_path, [1000] * 20)
+    shutil.rmtree(tmp_path / "consumequeue")
+    told: list[tuple[int, int]] = []
+    store = Store.open(small_config(tmp_path), store_host=HOST, progress=lambda done, total: told.append((done, total)))
+    assert len(told) > 3 and all(0 < done <= total for done, total in told)
+    store.close()
