@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.original import Cluster, require
 from tests.original.cache import fingerprint, once, run_tool
 from tests.original.jars import class_path, copy_dependencies

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-
 from tests.interop.clients import JAVA_CLIENTS, Client, Outcome, Program
 from tests.original import Cluster
 from tests.original.cluster import Kind

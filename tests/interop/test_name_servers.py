@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-
 from tests.interop.clients import CLIENTS, Client, Outcome, Program
 from tests.original import Cluster
 from tests.original.cluster import Kind
+
+# Which header form a client speaks makes no difference here.
+CLIENTS_HERE = [client for client in CLIENTS if not client.name.endswith("binary")]
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
 
@@ -23,7 +25,7 @@ def outcomes(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Ite
             Cluster(server_kind, folder, namesrvs=2, conf={"autoCreateTopicEnable": False})
         )  # fmt: skip
         programs = []
-        for client in CLIENTS:
+        for client in CLIENTS_HERE:
             program = Program(client, cluster, ["auto_create_off", "failover"], folder / client.name)
             stack.callback(program.end)
             programs.append(program)
@@ -35,7 +37,7 @@ def outcomes(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield {program.client.name: program.finish() for program in programs}
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+@pytest.mark.parametrize("client", CLIENTS_HERE, ids=lambda client: client.name)
 def test_clients_go_on_with_the_other_name_server(outcomes: dict[str, Outcome], client: Client) -> None:
     facts = outcomes[client.name]["failover"]
     assert facts["chosen"] == 2
@@ -44,7 +46,7 @@ def test_clients_go_on_with_the_other_name_server(outcomes: dict[str, Outcome], 
     assert sorted(facts["after"]) == sorted(senders)
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+@pytest.mark.parametrize("client", CLIENTS_HERE, ids=lambda client: client.name)
 def test_a_topic_is_not_created_where_that_is_off(outcomes: dict[str, Outcome], client: Client) -> None:
     facts = outcomes[client.name]["auto_create_off"]
-    assert facts == {"refused": True, "pattern_known": False, "created": False}
+    assert facts == {"refused": True, "deleted_code": 17, "pattern_known": False, "created": False}

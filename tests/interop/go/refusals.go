@@ -7,7 +7,6 @@ import (
 
 	rocketmq "github.com/apache/rocketmq-client-go/v2"
 	"github.com/apache/rocketmq-client-go/v2/primitive"
-	"github.com/apache/rocketmq-client-go/v2/producer"
 )
 
 // What the broker must refuse, and that nothing is stored by it.
@@ -37,30 +36,24 @@ func longProperties(s *session) (facts, error) {
 	return facts{"code": code, "next_offset": next}, err
 }
 
-// absent is a topic that nobody created, and that may not be created either: its pattern hands nothing down.
+// absent pulls from a topic that nobody created. (A send would create it: this client always names TBW102 as pattern.)
 func absent(s *session) (facts, error) {
 	pattern := s.name("pattern")
 	queue, err := firstQueue(s, pattern)
 	if err != nil {
 		return nil, err
 	}
-	plain, err := s.newProducer("absent", producer.WithCreateTopicKey(pattern))
-	if err != nil {
-		return nil, err
-	}
-	defer plain.Shutdown()
-	topic := s.name("absent")
-	_, sendErr := send(plain, message(topic, "nobody"))
 	puller, err := s.puller(pattern, "*")
 	if err != nil {
 		return nil, err
 	}
 	defer puller.Shutdown()
-	_, pullErr := puller.PullFrom(context.Background(), at(topic, queue.QueueId), 0, 1)
-	return facts{"send_code": refusal(sendErr), "pull_code": refusal(pullErr)}, nil
+	_, pullErr := puller.PullFrom(context.Background(), at(s.name("absent"), queue.QueueId), 0, 1)
+	return facts{"pull_code": refusal(pullErr)}, nil
 }
 
-// autoCreateOff is the same against a broker with autoCreateTopicEnable=false: there the client finds no route at all.
+// autoCreateOff sends to a broker with autoCreateTopicEnable=false: to a topic without a route, and to one that was
+// deleted while the producer still had its route.
 func autoCreateOff(s *session) (facts, error) {
 	topic := s.name("never")
 	before, err := s.admin.FetchAllTopicList(context.Background())
@@ -72,8 +65,30 @@ func autoCreateOff(s *session) (facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	return facts{"refused": sendErr != nil, "pattern_known": slices.Contains(before.TopicList, "TBW102"),
+	deletedCode, err := sendToDeleted(s)
+	if err != nil {
+		return nil, err
+	}
+	return facts{"refused": sendErr != nil, "deleted_code": deletedCode, "pattern_known": slices.Contains(before.TopicList, "TBW102"),
 		"created": slices.Contains(after.TopicList, topic)}, nil
+}
+
+func sendToDeleted(s *session) (int, error) {
+	topic := s.name("deleted")
+	if err := createAt(s, topic, 4); err != nil {
+		return 0, err
+	}
+	if _, err := s.queues(topic); err != nil {
+		return 0, err
+	}
+	if _, err := send(s.spread, message(topic, "before")); err != nil {
+		return 0, err
+	}
+	if err := deleteTopic(s, topic); err != nil {
+		return 0, err
+	}
+	_, err := send(s.spread, message(topic, "after"))
+	return refusal(err), nil
 }
 
 // firstQueue sends one message and gives the queue that took it.

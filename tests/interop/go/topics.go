@@ -28,34 +28,38 @@ func create(s *session) (facts, error) {
 // remove deletes a topic, makes it again and looks where its queues begin.
 func remove(s *session) (facts, error) {
 	topic := s.name("delete")
-	if _, err := firstQueue(s, topic); err != nil {
+	queue, err := firstQueue(s, topic)
+	if err != nil {
+		return nil, err
+	}
+	if err := sendTo(s.aimed, queue, message(topic, "gone too")); err != nil {
 		return nil, err
 	}
 	before, err := listed(s, topic)
 	if err != nil {
 		return nil, err
 	}
-	err = s.admin.DeleteTopic(context.Background(), admin.WithTopicDelete(topic), admin.WithBrokerAddrDelete(s.broker))
-	if err != nil {
+	if err = deleteTopic(s, topic); err != nil {
 		return nil, err
 	}
 	after, err := listed(s, topic)
 	if err != nil {
 		return nil, err
 	}
-	if err := createAt(s, topic, 2); err != nil {
+	if err := createAt(s, topic, 4); err != nil {
 		return nil, err
 	}
-	result, err := send(s.spread, message(topic, "back"))
-	if err != nil {
-		return nil, err
-	}
-	return facts{"listed_before": before, "listed_after": after, "restarts_at": result.QueueOffset}, nil
+	restartsAt, err := nextOffset(s, queue)
+	return facts{"listed_before": before, "listed_after": after, "restarts_at": restartsAt}, err
 }
 
 func createAt(s *session, topic string, queues int) error {
 	return s.admin.CreateTopic(context.Background(), admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(s.broker),
 		admin.WithReadQueueNums(queues), admin.WithWriteQueueNums(queues))
+}
+
+func deleteTopic(s *session, topic string) error {
+	return s.admin.DeleteTopic(context.Background(), admin.WithTopicDelete(topic), admin.WithBrokerAddrDelete(s.broker))
 }
 
 func listed(s *session, topic string) (bool, error) {

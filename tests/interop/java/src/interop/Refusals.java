@@ -1,7 +1,6 @@
 package interop;
 
 import java.util.Map;
-import java.util.Set;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -58,12 +57,21 @@ final class Refusals {
         }
     }
 
-    /** The same against a broker with autoCreateTopicEnable=false: there the client finds no route at all. */
+    /**
+     * Send to a broker with autoCreateTopicEnable=false: to a topic without a route, and to one that was deleted while
+     * the producer still had its route.
+     */
     static Map<String, Object> autoCreateOff(Session session) throws Exception {
         String topic = session.name("never");
-        Set<String> all = session.api().getTopicListFromNameServer(3000).getTopicList();
+        boolean patternKnown = Topics.listed(session, "TBW102");
         int code = Session.refusal(() -> session.producer().send(Session.message(topic, "nobody")));
-        return Map.of("refused", code != 0, "pattern_known", all.contains("TBW102"),
-            "created", session.api().getTopicListFromNameServer(3000).getTopicList().contains(topic));
+        String deleted = session.name("deleted");
+        Topics.createAt(session, deleted);
+        session.queues(deleted);
+        session.producer().send(Session.message(deleted, "before"));
+        Topics.remove(session, deleted);
+        int deletedCode = Session.refusal(() -> session.producer().send(Session.message(deleted, "after")));
+        return Map.of("refused", code != 0, "deleted_code", deletedCode, "pattern_known", patternKnown,
+            "created", Topics.listed(session, topic));
     }
 }

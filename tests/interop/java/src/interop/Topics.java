@@ -1,9 +1,10 @@
 package interop;
 
 import java.util.Map;
-import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /** Topics made and removed on purpose. */
 final class Topics {
@@ -21,26 +22,27 @@ final class Topics {
 
     static Map<String, Object> delete(Session session) throws Exception {
         String topic = session.name("delete");
-        session.producer().send(Session.message(topic, "gone"));
+        MessageQueue queue = session.producer().send(Session.message(topic, "gone")).getMessageQueue();
+        session.producer().send(Session.message(topic, "gone too"), queue);
         session.queues(topic);
         boolean before = listed(session, topic);
         remove(session, topic);
         boolean after = listed(session, topic);
-        int routeCode = Session.refusal(() -> session.api().getTopicRouteInfoFromNameServer(topic, 3000));
-        createTopic(session.producer(), topic, 2);
+        int routeCode = Session.refusal(() -> session.api().getTopicRouteInfoFromNameServer(topic, Session.CALL_TIMEOUT_MS));
+        createTopic(session.producer(), topic, 4);
         session.queues(topic);
-        long restartsAt = session.producer().send(Session.message(topic, "back")).getQueueOffset();
+        long restartsAt = session.producer().send(Session.message(topic, "back"), queue).getQueueOffset();
         return Map.of("listed_before", before, "listed_after", after, "route_code", routeCode,
             "restarts_at", restartsAt);
     }
 
     /** Make a topic at one broker, without a pattern topic to copy from. */
     static void createAt(Session session, String topic) throws Exception {
-        session.api().createTopic(session.broker, "TBW102", new TopicConfig(topic, 4, 4, 6), 5000);
+        session.api().createTopic(session.broker, "TBW102", new TopicConfig(topic, 4, 4, 6), Session.CALL_TIMEOUT_MS);
     }
 
-    private static void remove(Session session, String topic) throws Exception {
-        session.api().deleteTopicInBroker(session.broker, topic, 5000);
+    static void remove(Session session, String topic) throws Exception {
+        session.api().deleteTopicInBroker(session.broker, topic, Session.CALL_TIMEOUT_MS);
         for (String namesrv : session.namesrv.split(";")) {
             removeRoute(session, namesrv, topic);
         }
@@ -51,15 +53,22 @@ final class Topics {
         Class<?> api = session.api().getClass();
         try {
             api.getMethod("deleteTopicInNameServer", String.class, String.class, long.class)
-                .invoke(session.api(), namesrv, topic, 5000L);
+                .invoke(session.api(), namesrv, topic, Session.CALL_TIMEOUT_MS);
         } catch (NoSuchMethodException version4) {
             api.getMethod("deleteTopicInNameServer", String.class, String.class, String.class, long.class)
-                .invoke(session.api(), namesrv, topic, null, 5000L);
+                .invoke(session.api(), namesrv, topic, null, Session.CALL_TIMEOUT_MS);
         }
     }
 
-    private static boolean listed(Session session, String topic) throws Exception {
-        return session.api().getTopicListFromNameServer(3000).getTopicList().contains(topic);
+    /** Whether the name server lists the topic; asked again where the network fails, as a producer would. */
+    static boolean listed(Session session, String topic) throws Exception {
+        return Session.await(() -> {
+            try {
+                return session.api().getTopicListFromNameServer(Session.CALL_TIMEOUT_MS).getTopicList().contains(topic);
+            } catch (RemotingException slow) {
+                return null;
+            }
+        });
     }
 
     /** Version 5 takes attributes too. */
