@@ -42,10 +42,7 @@ def render(result: Result) -> str:
     height = _TOP + _ROW * len(shown) + 14
     verdicts = {verdict.gate.metric: verdict for verdict in judge(result)}
     parts = [
-        (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-            'role="img" aria-labelledby="title">'
-        ),
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="title">',
         f"<style>{_STYLE}</style>",
         f'<title id="title">CometMQ beside {escape(LABELS["java"])}</title>',
         *_legend(result),

@@ -1,0 +1,119 @@
+"""Medians, gates, the page and its picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from bench import chart, report, results
+from bench.__main__ import main
+from bench.gates import GATES, Gate, judge
+from bench.metrics import BY_KEY, METRICS
+from bench.results import Result, Run
+from bench.tally import percentile_ms
+
+MACHINE = {
+    "cores": 2, "cpu": "a CPU", "memory_gb": 8, "system": "Linux 6", "python": "3.12", "uvloop": "1", "orjson": "1",
+    "load_before": 0.1,
+}  # fmt: skip
+
+
+def result(comet_factor: float = 1.0) -> Result:
+    """Java at 1, 2, 3, 4, 100 in every number (median 3); CometMQ at `comet_factor` times that."""
+    made = Result("t", "2026-01-01T00:00:00+00:00", "abc", 1, 5, MACHINE, {})
+    for metric in METRICS:
+        for number, value in enumerate((1.0, 100.0, 3.0, 2.0, 4.0), 1):
+            made.runs.append(Run("java", number, metric.workload, {metric.field: value}))
+            made.runs.append(Run(metric.comet, number, metric.workload, {metric.field: value * comet_factor}))
+    return made
+
+
+def test_median_and_ratio() -> None:
+    assert result().median(BY_KEY["sends"], "java") == 3.0
+    assert result(0.5).ratio(BY_KEY["sends"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("gate", "ratio", "holds"),
+    [
+        (Gate("sends", at_least=1.0), 1.0, True),
+        (Gate("sends", at_least=1.0), 0.999, False),
+        (Gate("memory", at_most=0.25), 0.25, True),
+        (Gate("memory", at_most=0.25), 0.26, False),
+    ],
+)
+def test_bounds_are_inclusive(gate: Gate, ratio: float, holds: bool) -> None:
+    assert gate.holds(ratio) is holds
+
+
+def test_verdicts_need_both_sides() -> None:
+    assert len(judge(result())) == len(GATES)
+    one_sided = result()
+    one_sided.runs = [run for run in one_sided.runs if run.side != "java"]
+    assert judge(one_sided) == []
+    assert "| Sends" in report.table(one_sided)
+
+
+def test_gates_name_known_metrics() -> None:
+    assert {gate.metric for gate in GATES} <= BY_KEY.keys()
+
+
+def test_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    made = result()
+    assert Result.load(made.save()) == made
+    assert results.newest() == results.path_of("t")
+
+
+def test_no_result_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    with pytest.raises(FileNotFoundError, match="make bench"):
+        results.newest()
+    assert main(["report"]) == 2
+
+
+def test_page_keeps_its_prose(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    report.write(result(0.2), page)
+    text = page.read_text()
+    assert text.startswith("before\n") and text.endswith("\nafter\n") and "old" not in text
+    assert "| 0.20 × | ≥ 1 × MISS |" in text and "| 0.20 × | ≤ 0.25 × PASS |" in text
+    ElementTree.parse(page.with_suffix(".svg"))
+
+
+def test_page_without_marks_is_not_touched(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text("prose")
+    with pytest.raises(ValueError, match="lost the marks"):
+        report.write(result(), page)
+    assert page.read_text() == "prose"
+
+
+def test_the_page_in_the_tree_has_its_marks() -> None:
+    text = report.PAGE.read_text(encoding="utf-8")
+    assert text.index(report.BEGIN) < text.index(report.END)
+
+
+def test_chart_shows_every_number() -> None:
+    root = ElementTree.fromstring(chart.render(result()))
+    words = " ".join(root.itertext())
+    assert all(metric.label in words for metric in METRICS)
+
+
+def test_percentiles() -> None:
+    values = [n * 1_000_000 for n in range(1, 101)]
+    assert percentile_ms(values, 0.5) == 51.0
+    assert percentile_ms(values, 0.99) == 100.0
+    assert percentile_ms([5_000_000], 0.99) == 5.0
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--only", "sends,nonsense"], ["--rounds", "0"], ["--sides", "kafka"], ["--only", ""]]
+)
+def test_bad_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "not" in capsys.readouterr().err
