@@ -165,7 +165,7 @@ async def test_messages_are_found_by_key_unique_key_and_id(broker: StartBroker) 
 
 @pytest.mark.parametrize(
     "request_",
-    [query("absent"), query("k", count=0), query("k", count=-1), QueryMessage(1, 5, 1, "orders", "k"),
+    [query("absent"), query("k", count=0), QueryMessage(1, 5, 1, "orders", "k"),
      QueryMessage(32, 0, FOREVER_MS)],
 )  # fmt: skip
 async def test_nothing_is_found(broker: StartBroker, request_: QueryMessage) -> None:
@@ -175,6 +175,11 @@ async def test_nothing_is_found(broker: StartBroker, request_: QueryMessage) -> 
         assert answer.code == ResponseCode.QUERY_NOT_FOUND
         assert answer.remark == "can not find message, maybe time range not correct"
         assert QueryMessageReply.read(answer.ext) == QueryMessageReply(0, 0)
+
+
+async def test_a_negative_count_is_refused(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        assert (await channel.exchange(query("k", count=-1).command())).code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 1 << 19, 1 << 62])

@@ -25,11 +25,13 @@ class QueryHandlers:
     @handles(QueryMessage)
     async def query(self, request: QueryMessage, call: Call) -> Later:
         count = self._store.config.default_query_max_num if request.unique_key else request.max_num
+        if count < 0:
+            raise RequestRefused("SYSTEM_ERROR", f"maxNum is {count}: it cannot be negative")
         topic, key = request.topic or "null", request.key or "null"  # Java joins them to a text, and null is one
         ranges = self._store.query(
             topic,
             key,
-            max(count, 0),
+            count,
             request.begin_timestamp,
             request.end_timestamp,
             None if request.unique_key else request.index_type,
