@@ -81,7 +81,7 @@ class Retention:
 
     def _used_ratio(self, path: str) -> float:
         ratio = self._fs.used_ratio(path)
-        return ratio if ratio < 0 else math.ceil(round(ratio * 100, 6)) / 100  # full percents, rounded up, as `df` shows
+        return ratio if ratio < 0 else math.ceil(round(ratio * 100, 6)) / 100  # whole percents, up, as `df` shows
 
     def _is_the_hour(self) -> bool:
         return time.localtime(self._clock.now_ms() // 1000).tm_hour in self._hours

@@ -80,7 +80,7 @@ def test_files_roll_and_stay_in_order_when_the_clock_does_not_move(tmp_path: Pat
     index = make(tmp_path)
     fill(index, 0, 20)
     index.flush()
-    names = sorted(os.listdir(tmp_path))
+    names = sorted(path.name for path in tmp_path.iterdir())
     assert names[0] == file_name(T0) and len(names) == 6
     assert all(len(name) == 17 for name in names)
     assert index.query("T", "all", 64, *EVER) == [n * 100 for n in reversed(range(20))]
@@ -193,7 +193,7 @@ def test_what_is_not_an_index_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "20250101000000001").write_bytes(b"x" * 100)
     index = make(tmp_path)
     assert len(index.skipped) == 1 and "maxHashSlotNum" in index.skipped[0]
-    assert sorted(os.listdir(tmp_path)) == ["20250101000000001", "notes.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["20250101000000001", "notes.txt"]
     fill(index, 0, 3)
     assert index.query("T", "k2", 8, *EVER) == [200]
 
