@@ -97,7 +97,11 @@ class Broker:
         topics = Topics(table("topics.json"), config, self._clock)
         groups = Groups(table("subscriptionGroup.json"), config, self._clock)
         offsets = Offsets(table("consumerOffset.json"), config, self._clock)
-        members = Members(self._clock, config.channel_expired_timeout)
+        members = Members(
+            self._clock,
+            config.channel_expired_timeout,
+            notify_enable=config.notify_consumer_ids_changed_enable,
+        )
         for saved in (topics, groups, offsets):
             closing.callback(saved.persist)
 

@@ -95,6 +95,7 @@ class Pull:
         code = _CODES[result.status]
         if result.status in _NOTHING_STORED and request.queue_offset != 0:
             code = _OFFSET_MOVED
+        self._offsets.commit_pull(request.consumer_group, request.topic, request.queue_id, result.next_offset)
         if may_park:
             if request.sys_flag & PullFlag.COMMIT_OFFSET:
                 self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
