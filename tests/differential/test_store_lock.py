@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.original import require
 
 from cometmq.errors import StoreLocked
 from cometmq.store.fs import OsFs
 from cometmq.store.lock import StoreLock
-from tests.original import require
 
 SOURCE = Path(__file__).with_name("java") / "HoldLock.java"
 

@@ -126,6 +126,8 @@ class Store:
                 self.flush_log()
                 self.dispatch()
                 clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
+                if self._index is not None and self._index.fault is not None:
+                    clean = False  # only the replay after an unclean stop brings back what the index lacks
         finally:
             if clean:
                 self._checkpoint.close()
