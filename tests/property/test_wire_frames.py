@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -58,16 +59,36 @@ def test_garbage(chunks: list[bytes]) -> None:
     decoder = FrameDecoder(size_max=1000)
     with suppress(ProtocolError):
         for chunk in chunks:
-            decoder.feed(chunk)
+            list(decoder.feed(chunk))
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 3, 16_777_213, 2**31 - 1])
 def test_hostile_length(size: int) -> None:
     with pytest.raises(ProtocolError, match="a frame of"):
-        FrameDecoder().feed(size.to_bytes(4, "big", signed=True))
+        list(FrameDecoder().feed(size.to_bytes(4, "big", signed=True)))
+
+
+@given(contents)
+def test_frames_before_a_hostile_length_come_out(frames: list[bytes]) -> None:
+    decoding = FrameDecoder().feed(stream(frames) + b"\xff\xff\xff\xff")
+    assert [bytes(next(decoding)) for _ in frames] == frames
+    with pytest.raises(ProtocolError):
+        next(decoding)
 
 
 def test_the_limit_counts_the_length_itself() -> None:
     decoder = FrameDecoder()
-    assert decoder.feed((16_777_212).to_bytes(4, "big")) == []
+    assert list(decoder.feed((16_777_212).to_bytes(4, "big"))) == []
     assert decoder.unfinished
+
+
+def test_tiny_reads_cost_no_more_than_their_bytes() -> None:
+    decoder = FrameDecoder()
+    size = 30_000
+    tracemalloc.start()
+    for byte in size.to_bytes(4, "big") + bytes(size - 1):
+        list(decoder.feed(bytes((byte,))))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 2 * size
+    assert len(list(decoder.feed(b"!"))) == 1

@@ -23,6 +23,8 @@ from cometmq.wire.schema import Header
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
+CLOSE_GRACE_S: Final = 3.0
+
 RequestSink = Callable[["Channel", Command], None]
 
 
@@ -142,11 +144,14 @@ class Channel(asyncio.Protocol):
             waiter.set_result(answer)
 
     def close(self, why: str = "closed by us") -> None:
-        """Send what is queued, then close."""
+        """Send what is queued, then close; what the peer does not take within `CLOSE_GRACE_S` is dropped."""
         if self._transport is not None and not self._transport.is_closing():
             if self._out:
                 self._drain()
             self._transport.close()
+            if self._transport.get_write_buffer_size():
+                # A peer that does not read would keep the socket and what is queued for it forever.
+                self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
         self._finish(why)
 
     def _finish(self, why: str) -> None:

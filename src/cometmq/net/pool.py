@@ -6,15 +6,18 @@ Mirrors: NettyRemotingClient.
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from cometmq.errors import PeerUnreachable
 from cometmq.net.channel import Channel, RequestSink, refuse_requests
+
+_PORT_MAX: Final = 65_535
 
 
 def split_address(address: str) -> tuple[str, int]:
     """`host:port`, or `[v6]:port`, as two values."""
     host, separator, port = address.strip().rpartition(":")
-    if not separator or not port.isdigit():
+    if not separator or not port.isdecimal() or len(port) > 5 or int(port) > _PORT_MAX:
         raise PeerUnreachable(f"{address!r} is not an address: host:port is expected")
     return host.strip("[]"), int(port)
 
@@ -33,7 +36,7 @@ async def connect(address: str, *, on_request: RequestSink = refuse_requests, ti
             _, channel = await loop.create_connection(lambda: Channel(on_request), host, port)
     except TimeoutError:
         raise PeerUnreachable(f"{address} did not accept a connection within {timeout_ms} ms") from None
-    except OSError as refused:
+    except (OSError, UnicodeError) as refused:  # the latter for a name that no resolver can be asked for
         raise PeerUnreachable(f"cannot connect to {address}: {refused}") from None
     return channel
 

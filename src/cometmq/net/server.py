@@ -88,6 +88,7 @@ class Server:
         self._connections_max = connections_max
         self._idle_s = idle_s
         self._unfinished_s = unfinished_s
+        self._sweep_s = min(SWEEP_S, idle_s / 2, unfinished_s / 2)
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
         self.channels: set[Channel] = set()
@@ -97,7 +98,7 @@ class Server:
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_server(self._accept, sock=sock, backlog=1024))
         if self._sweep is None:
-            self._sweep = loop.call_later(SWEEP_S, self._close_idle)
+            self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
     def _accept(self) -> Channel:
         return Channel(self._on_request, on_open=self._opened, on_close=self._closed)
@@ -126,7 +127,7 @@ class Server:
                 channel.close(f"silent for {silent_s:.0f} s")
             elif channel.unfinished_frame and silent_s > self._unfinished_s:
                 channel.close(f"a frame was left unfinished for {silent_s:.0f} s")
-        self._sweep = loop.call_later(SWEEP_S, self._close_idle)
+        self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
