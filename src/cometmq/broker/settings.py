@@ -7,13 +7,13 @@ the one this machine uses to reach others. `advertised_how` says which it was, f
 from __future__ import annotations
 
 import dataclasses
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cometmq import config
 from cometmq.broker.config import BrokerConfig
 from cometmq.errors import ConfigError
+from cometmq.net.server import outward_ip
 from cometmq.store.config import StoreConfig
 
 ANY_ADDRESS = ("0.0.0.0", "::", "")
@@ -54,16 +54,5 @@ def _advertise(broker: BrokerConfig) -> tuple[str, str]:
     if broker.bind_address not in ANY_ADDRESS:
         ip = "127.0.0.1" if broker.bind_address == "localhost" else broker.bind_address
         return ip, "the address it is bound to"
-    ip = _outward_ip(broker.bind_address)
+    ip = outward_ip(broker.bind_address)
     return ip, "chosen, as brokerIP1 is not set: set it if clients cannot reach this address"
-
-
-def _outward_ip(bind_address: str) -> str:
-    """The local address that packets to other machines would carry; asks the routing table, sends nothing."""
-    family, target = (socket.AF_INET6, "2001:db8::1") if bind_address == "::" else (socket.AF_INET, "192.0.2.1")
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((target, 9))
-            return str(probe.getsockname()[0])
-        except OSError:
-            return "::1" if family is socket.AF_INET6 else "127.0.0.1"

@@ -69,6 +69,17 @@ def _bind_all(host: str, port: int, shifts: list[int]) -> list[socket.socket]:
     return bound
 
 
+def outward_ip(bind_address: str) -> str:
+    """The local address that packets to other machines would carry; asks the routing table, sends nothing."""
+    family, target = (socket.AF_INET6, "2001:db8::1") if bind_address == "::" else (socket.AF_INET, "192.0.2.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "::1" if family is socket.AF_INET6 else "127.0.0.1"
+
+
 class Server:
     """Accepts connections on one or more sockets and hands their requests to one sink."""
 
