@@ -93,6 +93,7 @@ def test_power_may_fail_at_any_write(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if chance.random() < 0.15:
             index.flush()
             fs.record.append(index.flushed_store_time_ms)
+    index.close()
     for moment in range(seed, len(fs.record) + 1, 4):
         claimed_ms = max((step for step in fs.record[:moment] if isinstance(step, int)), default=0)
         left = tmp_path / "left"

@@ -64,6 +64,7 @@ def test_the_same_queries_give_the_same_answers(tmp_path: Path, case: dict[str, 
     if flushed:
         index.flush()
     assert answers(index, case) == [q["offsets"] for q in case["queries"]]
+    index.close()
 
 
 @by_case
@@ -91,6 +92,7 @@ def test_the_checkpoint_is_the_same_page(tmp_path: Path) -> None:
     assert path.read_bytes()[:64].hex() == CHECKPOINT["head"]
     again = Checkpoint(OsFs(), str(path))
     again.load()
+    again.close()
     assert {name: getattr(again, name) for name in CHECKPOINT.keys() - {"size", "head"}} == {
         name: value for name, value in CHECKPOINT.items() if name not in ("size", "head")
     }

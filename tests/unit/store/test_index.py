@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,22 @@ class FaultyFs(OsFs):
         super().close(fd)
 
 
+opened: list[IndexService] = []
+
+
+@pytest.fixture(autouse=True)
+def close_all() -> Iterator[None]:
+    yield
+    while opened:
+        opened.pop().close()
+
+
 def make(
     folder: Path, entries: int = 8, slots: int = 4, fs: OsFs | None = None, clean: bool = True, index_ms: int = 0
 ) -> IndexService:
     config = StoreConfig(max_hash_slot_num=slots, max_index_num=entries)
     index = IndexService(fs or OsFs(), str(folder), config, Clock())
+    opened.append(index)
     index.load(clean, index_ms)
     return index
 
@@ -159,8 +171,8 @@ def test_a_log_that_ends_earlier(tmp_path: Path, log_end: int, flushed: bool) ->
         index.flush()
     index.truncate(log_end)
     left = [n for n in range(20) if n * 100 < log_end]
-    for opened in (index, make(tmp_path)):
-        assert opened.query("T", "all", 64, *EVER) == [n * 100 for n in reversed(left)]
+    for each in (index, make(tmp_path)):
+        assert each.query("T", "all", 64, *EVER) == [n * 100 for n in reversed(left)]
     for n in range(len(left), 20):  # the log grows again, with other messages
         index.put("T", [f"new{n}", "all"], n * 100 + 7, T0 + n * 1000)
     assert len(index.query("T", "all", 64, *EVER)) == 20
