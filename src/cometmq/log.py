@@ -16,12 +16,10 @@ LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 def configure(verbosity: int = 0) -> None:
-    """Set up logging for a process; call it once, at the edge."""
+    """Set up logging for a process; call it once, at the edge. Without effect where it is set up already."""
     level = os.environ.get("COMETMQ_LOG", "").strip().upper()
     if level and level not in LEVELS:
         raise ConfigError(f"COMETMQ_LOG={level}: {', '.join(LEVELS)} are possible")
     if not level:
         level = ("WARNING", "INFO", "DEBUG")[min(verbosity, 2)]
-    logging.basicConfig(
-        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
