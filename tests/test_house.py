@@ -29,8 +29,6 @@ FLOORS = {
     "model": 1,
     "errors": 0, "clock": 0, "config": 0, "log": 0, "metrics": 0,
 }  # fmt: skip
-# The one face that starts everything: `cometmq standalone` is a command like the others.
-ALLOWED_UP = {("cli", "standalone")}
 TEST_KIT = "testing"  # may import all, imported by none
 
 BANNED_MODULES = {"pickle", "subprocess", "marshal", "shelve"}
@@ -91,7 +89,7 @@ def test_imports_go_down(path: Path) -> None:
     for room in own_rooms(path) - {here}:
         assert room != TEST_KIT, f"{here} imports the test kit"
         if room in FLOORS:
-            assert FLOORS[room] < floor or (floor == FLOORS[room] == 0) or (here, room) in ALLOWED_UP, (
+            assert FLOORS[room] < floor or (floor == FLOORS[room] == 0), (
                 f"{name_of(path)} (floor {floor}) imports {room} (floor {FLOORS[room]})"
             )
 
