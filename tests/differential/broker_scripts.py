@@ -192,7 +192,6 @@ def _sends(send: Ask, topic: str, properties: str, queue: str, flag: str) -> dic
         "properties too large": send.but(**{properties: "KEYS\x01" + "k" * 32_768 + "\x02"}),
         "properties of rubbish": send.but(**{properties: "\x02\x01\x02novalue\x01\x02alone\x02"}),
         "queue out of range": send.but(**{queue: "9"}),
-        "queue negative": send.but(**{queue: "-1"}),
         "compressed": send.but(**{flag: "1"}),
     }
 
@@ -233,6 +232,8 @@ def _pulls(pull: Ask) -> dict[str, Ask]:
         "SQL92 while it is off": pull.but(expressionType="SQL92", subscription="a > 1"),
         "unknown expression type": pull.but(expressionType="XPATH"),
         "system group": pull.but(consumerGroup="CID_RMQ_SYS_X"),
+        "topic empty": pull.but(topic=""),
+        "group empty": pull.but(consumerGroup=""),
     }
 
 
@@ -327,7 +328,7 @@ SCRIPTS: tuple[Script, ...] = (
         Ask(21),
         before=(CREATE,),
         more={
-            "in pages": Ask(21, {"topicSeq": "0", "maxTopicNum": "1000"}),
+            "in pages": Ask(21, {"topicSeq": "0", "maxTopicNum": "100000"}),
             "behind the end": Ask(21, {"topicSeq": "100000", "maxTopicNum": "10"}),
             "wrong type": Ask(21, {"topicSeq": "wrong", "maxTopicNum": "wrong"}),
         },
@@ -405,7 +406,7 @@ SCRIPTS: tuple[Script, ...] = (
         Ask(201),
         before=(CREATE_GROUP,),
         more={
-            "in pages": Ask(201, {"groupSeq": "0", "maxGroupNum": "1000"}),
+            "in pages": Ask(201, {"groupSeq": "0", "maxGroupNum": "100000"}),
             "wrong type": Ask(201, {"groupSeq": "wrong", "maxGroupNum": "wrong"}),
         },
     ),
@@ -450,6 +451,12 @@ SCRIPTS: tuple[Script, ...] = (
     ),
     Script(
         "broker",
+        SEND_V2.but(e="-1"),
+        title="broker chooses the queue",
+        before=(CREATE.but(writeQueueNums="1"),),
+    ),
+    Script(
+        "broker",
         replace(SEND_V2, one_way=True, keep=""),
         title="broker one-way send",
         before=(CREATE,),
@@ -482,7 +489,7 @@ SCRIPTS: tuple[Script, ...] = (
             SEND_V2.but(b="{topic}_w"),
             CREATE_GROUP,
         ),
-        after=(PULL.but(topic="{topic}_w"), PULL),
+        after=(*READ_BACK, PULL.but(topic="{topic}_w")),
     ),
     Script(
         "broker",

@@ -90,7 +90,47 @@ def _same_failure(difference: Difference) -> bool:
     return code == difference.comet_answer.get("code") and code != 0
 
 
+def _is_made_up_id(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9A-F]{32}|[0-9A-F]{56}", value) is not None
+
+
 ENTRIES: Final = (
+    Entry("language", "difference", "CometMQ is written in Python and says so.", "language"),
+    Entry(
+        "form of the reply",
+        "difference",
+        "CometMQ answers in the header form of the request; the original in its own "
+        "(JSON unless set otherwise). Every client reads both.",
+        "form",
+    ),
+    Entry(
+        "success without a sentence",
+        "difference",
+        "Where the original leaves the text it starts with, CometMQ says nothing.",
+        "remark",
+        when=lambda one: one.java == "not set any response code" and one.comet is None,
+    ),
+    Entry(
+        "ids made up by the broker",
+        "mask",
+        "For a message that came without one: address, process and time are in it.",
+        "ext.transactionId",
+        when=_both(_is_made_up_id),
+    ),
+    Entry(
+        "ids made up by the broker, stored",
+        "mask",
+        "The same in the stored message.",
+        "body.*.properties.UNIQ_KEY",
+        when=_both(_is_made_up_id),
+    ),
+    Entry(
+        "place in the log that the index knows",
+        "mask",
+        "It depends on everything else the broker has stored.",
+        "ext.indexLastUpdatePhyoffset",
+        when=_both(_is_whole),
+    ),
     Entry(
         "error sentences",
         "difference",
@@ -127,16 +167,23 @@ ENTRIES: Final = (
         "data versions",
         "mask",
         "They count the changes since the start, and hold its time.",
-        "body.json.dataVersion.*",
+        "body.json.*ataVersion.*",
         when=_both(_is_whole),
     ),
 )
 
 
 def differences(code: int, variant: str, java: dict[str, Any], comet: dict[str, Any]) -> Iterator[Difference]:
-    """Every place where two answers differ, whether covered or not."""
+    """Every place where two answers differ, whether covered or not; of two that ended differently, only the codes."""
+    if java.get("code") != comet.get("code"):
+        yield Difference(code, variant, "code", _ending(java), _ending(comet), java, comet)
+        return
     for where, left, right in _walk("", java, comet):
         yield Difference(code, variant, where, left, right, java, comet)
+
+
+def _ending(answer: dict[str, Any]) -> str:
+    return f"{answer.get('code', answer.get('answer'))} {answer.get('remark') or ''}".strip()
 
 
 def covering(difference: Difference) -> Entry | None:

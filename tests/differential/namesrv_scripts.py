@@ -66,6 +66,7 @@ CLUSTERS = Ask(106)
 PUT = Ask(100, {"namespace": "{namespace}", "key": "{key}", "value": "some value"})
 GET = Ask(101, {"namespace": "{namespace}", "key": "{key}"})
 PUT_ORDER = Ask(100, {"namespace": "ORDER_TOPIC_CONFIG", "key": "{topic}", "value": "{broker}:4"})
+ORDER_TOPICS = Ask(219, {"namespace": "ORDER_TOPIC_CONFIG"})
 DROP_ORDER = Ask(102, {"namespace": "ORDER_TOPIC_CONFIG", "key": "{topic}"})
 ALL_TOPICS = Ask(206)
 MEMBER_GROUP = Ask(901, {"clusterName": "{cluster}", "brokerName": "{broker}"})
@@ -89,20 +90,6 @@ SCRIPTS: tuple[Script, ...] = (
     Script("namesrv", PUT, after=(GET,), fresh=True),
     Script("namesrv", GET, before=(PUT,)),
     Script("namesrv", Ask(102, {"namespace": "{namespace}", "key": "{key}"}), before=(PUT,), after=(GET,), fresh=True),
-    Script(
-        "namesrv",
-        REGISTER,
-        after=(ROUTE, CLUSTERS),
-        fresh=True,
-        more={
-            "wrong checksum": REGISTER.but(bodyCrc32="12345"),
-            "no checksum": REGISTER.but(bodyCrc32="0"),
-            "a slave without its master": REGISTER_SLAVE,
-            "one topic only": replace(REGISTER, body=registration(topic_config("{topic}"))),
-            "no topics": replace(REGISTER, body=registration()),
-            "compressed is a lie": REGISTER.but(compressed="true"),
-        },
-    ),
     Script("namesrv", UNREGISTER, before=(REGISTER, REGISTER_SLAVE), after=(CLUSTERS,), fresh=True),
     Script(
         "namesrv",
@@ -148,11 +135,12 @@ SCRIPTS: tuple[Script, ...] = (
     Script("namesrv", Ask(313), before=(REGISTER_UNITS,)),
     Script(
         "namesrv",
-        Ask(318, body=b"productEnvName=tested\n"),
+        Ask(318, body=b"scanNotActiveBrokerInterval=6000\n"),
         after=(Ask(319),),
         more={
             "black list": Ask(318, body=b"kvConfigPath=/nowhere\n"),
             "unknown key": Ask(318, body=b"no.such.key=1\n"),
+            "key of the Java machinery": Ask(318, body=b"productEnvName=tested\n"),
             "wrong type key": Ask(318, body=b"scanNotActiveBrokerInterval=wrong\n"),
             "not a line": Ask(318, body=b"\x00\x01"),
         },
@@ -196,7 +184,7 @@ SCRIPTS: tuple[Script, ...] = (
         ROUTE,
         title="namesrv order topic",
         before=(PUT_ORDER, REGISTER),
-        after=(Ask(219, {"namespace": "ORDER_TOPIC_CONFIG"}), DROP_ORDER, ROUTE),
+        after=(ORDER_TOPICS, DROP_ORDER, ROUTE, ORDER_TOPICS, REGISTER),
     ),
     Script(
         "namesrv",
@@ -225,5 +213,20 @@ SCRIPTS: tuple[Script, ...] = (
             ROUTE.but(topic="{topic}_new"),
             QUERY_VERSION,
         ),
+    ),
+    # Last, because nameless brokers stay in the tables of the original and spoil its later lists.
+    Script(
+        "namesrv",
+        REGISTER,
+        after=(ROUTE, CLUSTERS),
+        fresh=True,
+        more={
+            "wrong checksum": REGISTER.but(bodyCrc32="12345"),
+            "no checksum": REGISTER.but(bodyCrc32="0"),
+            "a slave without its master": REGISTER_SLAVE,
+            "one topic only": replace(REGISTER, body=registration(topic_config("{topic}"))),
+            "no topics": replace(REGISTER, body=registration()),
+            "compressed is a lie": REGISTER.but(compressed="true"),
+        },
     ),
 )

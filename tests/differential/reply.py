@@ -44,7 +44,7 @@ def plain(request_code: int, answer: Command, own_mark: str) -> dict[str, Any]:
         "form": answer.serialize,
         "version": answer.version,
         "language": answer.language,
-        "remark": answer.remark,
+        "remark": answer.remark or None,  # the binary form does not tell an empty text from none
         "ext": dict(answer.ext),
         "body": _body(request_code, bytes(answer.body), own_mark),
     }

@@ -107,7 +107,7 @@ def _bad_bodies(ask: Ask) -> Iterator[tuple[str, Ask]]:
     for path, value in _places(ask.body):
         where = ".".join(str(part) for part in path)
         yield f"missing body.{where}", replace(ask, body=_without(ask.body, path))
-        wrong: Any = "wrong" if not isinstance(value, str) else {"wrong": 1}
+        wrong = 7 if isinstance(value, str) else "wrong"
         yield f"wrong type body.{where}", replace(ask, body=_with(ask.body, path, wrong))
 
 
