@@ -63,6 +63,7 @@ class CommitLog:
         self.parts: list[Buffer] = []
         self._sealed: list[tuple[Segment, int, list[Buffer], int]] = []
         self._parts_at = 0
+        self.vouched_segment = -1  # number of the segment up to which the checkpoint vouches
         self.fault: str | None = None
         self.refusal: str | None = None  # why no message is taken: the fault, or a disk nearly full
 

@@ -62,6 +62,8 @@ class Maintenance:
                 self._index_ms = self._index_flush.store_time_ms
             if self._thorough:
                 self._move_checkpoint()
+            else:
+                self._vouch_for_segment()
             self.complete = True
         except OSError as error:
             self.disk_full = error.errno in _FULL
@@ -75,6 +77,15 @@ class Maintenance:
         checkpoint.logics_physical_offset = max(checkpoint.logics_physical_offset, self._logics_physical_offset)
         checkpoint.index_ms = max(checkpoint.index_ms, self._index_ms)
         checkpoint.flush()
+
+    def _vouch_for_segment(self) -> None:
+        """Say soon that a finished segment is whole, so that recovery can tell damage from a tear."""
+        log, checkpoint = self._log, self._checkpoint
+        flushed_store_time_ms = log.flushed_store_time_ms
+        if log.vouched_segment != log.flushed // log.segment_size:
+            log.vouched_segment = log.flushed // log.segment_size
+            checkpoint.physic_ms = max(checkpoint.physic_ms, flushed_store_time_ms)
+            checkpoint.flush()
 
     def finish(self) -> None:
         """Let go of what is in the files now."""

@@ -5,8 +5,8 @@
 
 Walking ends at the first thing that is no sound record. What stands behind is a torn write: the rest of the
 segment is zeroed (Java leaves it, and old messages can come back to life), queue units and index entries that
-point there are cut. But if the next segment begins with a sound record, the log is damaged in its middle: then
-nothing is touched and the store does not open.
+point there are cut. But if the next segment begins with a record that the checkpoint knows to be flushed, the log is
+damaged in its middle: then nothing is touched and the store does not open.
 
 Queues that are missing altogether are rebuilt from the first segment. A queue that was deleted stays deleted if
 the checkpoint is newer than the deletion.
@@ -232,8 +232,9 @@ class Recovery:
         return at
 
     def _refuse_damage(self, start: int, end: int) -> None:
-        following = start + self._log.segment_size
-        if self._first_record(following) is not None:
+        """Tell damage from a write torn at a segment's end, of which the next segment got its part already."""
+        following = self._first_record(start + self._log.segment_size)
+        if following is not None and self._checkpoint.physic_ms > following[5]:
             path = self._log.segments[start].path
             raise StoreError(
                 f"{path} is damaged at byte {end - start}: no sound message stands there, but the next file goes on. "
@@ -271,7 +272,8 @@ class Recovery:
         """The queue of a record; None if it was deleted since, or its name is damaged."""
         topic = topic_data.decode(errors="replace")
         key = (topic, queue_id)
-        if physical_offset <= self._checkpoint.logics_physical_offset and self._on_disk and key not in self._on_disk:
+        vouched = self._checkpoint.logics_physical_offset  # 0: for nothing
+        if 0 < vouched >= physical_offset and self._on_disk and key not in self._on_disk:
             return None
         if queue_id < 0 or topic_fault(topic) is not None:
             return None  # a name that could leave the store's folder is never opened
