@@ -51,6 +51,11 @@ def test_a_poll_keeps_the_order_of_each_queue(outcome: Outcome) -> None:
     assert all(of == sorted(of) for of in offsets.values())
 
 
+@every_java_client
+def test_a_consumer_can_go_back(outcome: Outcome) -> None:
+    assert outcome["poll"]["sought"] == list(range(200, 250))
+
+
 @every_client
 def test_a_batch_lies_together_and_in_order(outcome: Outcome) -> None:
     facts = outcome["batch"]

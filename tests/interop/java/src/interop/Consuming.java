@@ -27,22 +27,26 @@ final class Consuming {
         return Map.of("received", received);
     }
 
+    /** Poll everything, then go back in one queue. (Seeking first would race with what the client fetches on its own.) */
     static Map<String, Object> poll(Session session) throws Exception {
         String topic = session.name("thousand");
         DefaultLitePullConsumer consumer = lite(session, "poll");
         try {
             List<MessageQueue> queues = new ArrayList<>(session.queues(topic));
             consumer.assign(queues);
-            for (MessageQueue queue : queues) {
-                consumer.seek(queue, 0);
-            }
             List<List<Object>> received = new ArrayList<>();
             Session.await(() -> {
                 consumer.poll(200)
                     .forEach(m -> received.add(List.of(m.getQueueId(), m.getQueueOffset(), Session.body(m))));
                 return received.size() >= 1000 ? true : null;
             });
-            return Map.of("received", received);
+            consumer.seek(queues.get(0), 200);
+            List<Long> sought = new ArrayList<>();
+            Session.await(() -> {
+                consumer.poll(200).forEach(m -> sought.add(m.getQueueOffset()));
+                return sought.size() >= 50 ? true : null;
+            });
+            return Map.of("received", received, "sought", sought);
         } finally {
             consumer.shutdown();
         }
@@ -95,7 +99,6 @@ final class Consuming {
 
         DefaultLitePullConsumer first = lite(session, "commit");
         first.assign(List.of(queue));
-        first.seek(queue, 0);
         List<MessageExt> read = new ArrayList<>();
         Session.await(() -> {
             read.addAll(first.poll(200));
@@ -126,6 +129,7 @@ final class Consuming {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(session.name(group));
         consumer.setNamesrvAddr(session.namesrv);
         consumer.setAutoCommit(false);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullBatchSize(10);
         consumer.start();
         return consumer;
