@@ -20,6 +20,7 @@ numbers are written in that one file). `retriable` says whether the same call ma
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -28,6 +29,7 @@ class CometError(Exception):
 
     response: str = "SYSTEM_ERROR"
     retriable: ClassVar[bool] = False
+    fields: Mapping[str, str] | None = None
 
 
 class ConfigError(CometError):
@@ -51,9 +53,10 @@ class CorruptRecord(CometError):
 class RequestRefused(CometError):
     """A request that was understood and is not granted."""
 
-    def __init__(self, response: str, remark: str) -> None:
+    def __init__(self, response: str, remark: str, fields: Mapping[str, str] | None = None) -> None:
         super().__init__(remark)
         self.response = response
+        self.fields = fields  # of the answer, where its header tells more than the code
 
 
 class StoreError(CometError):

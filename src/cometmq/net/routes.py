@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from cometmq.errors import CometError
@@ -60,7 +60,7 @@ class Call:
         code: int = _SUCCESS,
         remark: str | None = None,
         body: Body = b"",
-        ext: dict[str, str] | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> None:
         """Answer; only the first answer counts, and a one-way request gets none."""
         self.reply_parts(header, [body] if body else [], len(body), code=code, remark=remark, ext=ext)
@@ -73,7 +73,7 @@ class Call:
         *,
         code: int = _SUCCESS,
         remark: str | None = None,
-        ext: dict[str, str] | None = None,
+        ext: Mapping[str, str] | None = None,
     ) -> None:
         """Answer with a body in pieces, which are written as they are."""
         command = self.command
@@ -92,7 +92,7 @@ class Call:
         """Answer with an error."""
         if isinstance(error, CometError):
             code = ResponseCode[error.response]
-            self.reply(code=code, remark=str(error))
+            self.reply(code=code, remark=str(error), ext=error.fields)
         else:
             log.error("request code %d from %s failed", self.command.code, self.channel.peer, exc_info=error)
             self.reply(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")

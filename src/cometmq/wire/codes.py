@@ -1,6 +1,6 @@
 """Every number of the Remoting protocol. No other file writes one down.
 
-Mirrors: RequestCode, RemotingSysResponseCode, ResponseCode, LanguageCode, SerializeType, MQVersion.
+Mirrors: RequestCode, RemotingSysResponseCode, ResponseCode, LanguageCode, SerializeType, MQVersion, ForbiddenType.
 """
 
 from __future__ import annotations
@@ -289,3 +289,13 @@ class ResponseCode(IntEnum):
     LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 2018
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+
+
+class Forbidden(IntEnum):
+    """Who forbids a pull; stands in the answer as forbiddenType."""
+
+    BROKER = 1
+    GROUP = 2
+    TOPIC = 3
+    BROADCASTING = 4
+    SUBSCRIPTION = 5

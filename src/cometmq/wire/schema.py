@@ -9,7 +9,8 @@
 
 A field's name on the wire is its own in camelCase unless `named`. A field without a default must be there;
 one with a default takes it when it is missing. A value of the wrong type counts as missing, as it does in
-Java, where the decoder logs it and leaves the field as it was.
+Java, where the decoder logs it and leaves the field as it was; a `strict` header refuses it, as do the few that
+Java decodes by hand for speed.
 
 Mirrors: CommandCustomHeader, RemotingCommand.decodeCommandCustomHeaderDirectly.
 """
@@ -43,9 +44,14 @@ Int32 = Annotated[int, 32]
 _WHOLE = re.compile(r"[+-]?\d+\Z")
 
 
-def named(wire_name: str, *, default: Any = MISSING) -> Any:
-    """A field whose name on the wire is not its own in camelCase."""
-    return field(default=default, metadata={"wire": wire_name})
+def named(wire_name: str, *, default: Any = MISSING, missing: Any = MISSING) -> Any:
+    """A field whose name on the wire is not its own in camelCase; `missing` is as in `lenient`."""
+    return field(default=default, metadata={"wire": wire_name, "missing": missing})
+
+
+def lenient(missing: Any) -> Any:
+    """A field that everyone should send, and that is read as `missing` from those who do not."""
+    return field(metadata={"missing": missing})
 
 
 def _whole(bits: int) -> Callable[[str], int]:
@@ -73,12 +79,12 @@ def _write_bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-_Reader = tuple[dict[str, Any], Callable[[str], Any] | None]
-# How a type is read: the answers for its usual texts, and the function for all others. What is text already has none.
+_Reader = tuple[dict[str, Any], Callable[[str], Any]]
+# How a type is read: the answers for its usual texts, and the function for all others. Text is not read at all.
 _WHOLES: dict[str, Any] = {str(number): number for number in range(-1, 1024)}
 _INT32: _Reader = (_WHOLES, _whole(32))
-_READERS: dict[Any, _Reader] = {
-    str: ({}, None),
+_READERS: dict[Any, _Reader | None] = {
+    str: None,
     int: (_WHOLES, _whole(64)),
     bool: ({"true": True, "false": False}, _true),
     float: ({}, float),
@@ -86,7 +92,7 @@ _READERS: dict[Any, _Reader] = {
 _WRITERS: dict[Any, Callable[[Any], str] | None] = {str: None, bool: _write_bool}
 
 
-def _plain(hint: Any) -> tuple[Any, _Reader]:
+def _plain(hint: Any) -> tuple[Any, _Reader | None]:
     """The bare type of an annotation and how it is read from text."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
@@ -101,13 +107,15 @@ def wire_name(attribute: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-@dataclass_transform(field_specifiers=(named, field))
+@dataclass_transform(field_specifiers=(named, lenient, field))
 class Header:
     """The declared fields of one request or reply."""
 
     code: ClassVar[RequestCode]
     reply: ClassVar[type[Header]]
-    _reading: ClassVar[dict[str, tuple[str, dict[str, Any], Callable[[str], Any] | None]]]
+    strict: ClassVar[bool] = False
+    _texts: ClassVar[list[tuple[str, str]]]
+    _others: ClassVar[list[tuple[str, str, dict[str, Any], Callable[[str], Any]]]]
     _writing: ClassVar[list[tuple[str, str, Callable[[Any], str] | None]]]
     _defaults: ClassVar[dict[str, Any]]
 
@@ -115,33 +123,40 @@ class Header:
         # Header classes are many and their instances short-lived: slots would need a second class each.
         dataclass(cls)
         hints = get_type_hints(cls, include_extras=True)
-        cls._reading, cls._writing, cls._defaults = {}, [], {}
+        cls._texts, cls._others, cls._writing, cls._defaults = [], [], [], {}
         for item in fields(cls):  # type: ignore[arg-type]
             bare, read = _plain(hints[item.name])
             name = item.metadata.get("wire") or wire_name(item.name)
-            cls._reading[name] = item.name, *read
+            if read is None:
+                cls._texts.append((item.name, name))
+            else:
+                cls._others.append((item.name, name, *read))
             cls._writing.append((item.name, name, _WRITERS.get(bare, str)))
-            if item.default is not MISSING:
-                cls._defaults[item.name] = item.default
+            default = item.metadata.get("missing", MISSING)
+            if default is MISSING:
+                default = item.default
+            if default is not MISSING:
+                cls._defaults[item.name] = default
 
     @classmethod
     def read(cls, ext: Mapping[str, str]) -> Self:
         """Read the fields of a command."""
         values = cls._defaults.copy()
-        reading = cls._reading
-        for name, text in ext.items():
-            if name in reading:
-                attribute, known, read = reading[name]
-                if read is None:
-                    values[attribute] = text
-                elif text in known:
+        for attribute, name in cls._texts:
+            if name in ext:
+                values[attribute] = ext[name]
+        for attribute, name, known, read in cls._others:
+            if name in ext:
+                text = ext[name]
+                if text in known:
                     values[attribute] = known[text]
                 else:
                     try:
                         values[attribute] = read(text)
                     except ValueError:
-                        continue
-        if len(values) < len(reading):
+                        if cls.strict:
+                            raise cls._fault(name, ext) from None
+        if len(values) < len(cls._writing):
             raise cls._missing(ext, values)
         # Filled directly: the generated __init__ would take as long as all of the above.
         header = object.__new__(cls)
@@ -150,7 +165,10 @@ class Header:
 
     @classmethod
     def _missing(cls, ext: Mapping[str, str], values: Mapping[str, Any]) -> RequestRefused:
-        name = next(name for name, (attribute, _, _) in cls._reading.items() if attribute not in values)
+        return cls._fault(next(name for attribute, name, _ in cls._writing if attribute not in values), ext)
+
+    @classmethod
+    def _fault(cls, name: str, ext: Mapping[str, str]) -> RequestRefused:
         what = "is null" if name not in ext else f"cannot be {ext[name][:80]!r}"
         return RequestRefused("SYSTEM_ERROR", f"the custom field <{name}> {what}")
 

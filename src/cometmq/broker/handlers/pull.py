@@ -29,7 +29,7 @@ from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadResult, ReadStatus
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import Forbidden, ResponseCode
 from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
 
 COLD_READERS: Final = 4
@@ -58,6 +58,10 @@ class PullContext:
     topic: TopicConfig
     group: GroupConfig
     matches: Callable[[int], bool] | None
+
+
+def _forbidden(by: Forbidden, remark: str) -> RequestRefused:
+    return RequestRefused("NO_PERMISSION", remark, {"forbiddenType": str(int(by))})
 
 
 class Pull:
@@ -166,11 +170,9 @@ class Pull:
     def _check(self, request: PullMessage, call: Call) -> PullContext:
         config = self._config
         if not config.broker_permission & Perm.READ:
-            raise RequestRefused("NO_PERMISSION", f"the broker[{config.broker_ip1}] pulling message is forbidden")
+            raise _forbidden(Forbidden.BROKER, f"the broker[{config.broker_ip1}] pulling message is forbidden")
         if isinstance(request, LitePullMessage) and not config.lite_pull_message_enable:
-            raise RequestRefused(
-                "NO_PERMISSION", f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden"
-            )
+            raise _forbidden(Forbidden.BROKER, f"the broker[{config.broker_ip1}] for lite pull consumer is forbidden")
         group = self._groups.find(request.consumer_group)
         if group is None:
             raise RequestRefused(
@@ -179,12 +181,12 @@ class Pull:
                 "or set autoCreateSubscriptionGroup=true",
             )
         if not group.consume_enable:
-            raise RequestRefused("NO_PERMISSION", f"subscription group no permission, {request.consumer_group}")
+            raise _forbidden(Forbidden.GROUP, f"subscription group no permission, {request.consumer_group}")
         topic = self._topics.get(request.topic)
         if topic is None:
             raise RequestRefused("TOPIC_NOT_EXIST", f"topic[{request.topic}] not exist, apply first please!")
         if not topic.perm & Perm.READ:
-            raise RequestRefused("NO_PERMISSION", f"the topic[{request.topic}] pulling message is forbidden")
+            raise _forbidden(Forbidden.TOPIC, f"the topic[{request.topic}] pulling message is forbidden")
         if not 0 <= request.queue_id < topic.read_queue_nums:
             raise RequestRefused(
                 "INVALID_PARAMETER",
@@ -207,8 +209,8 @@ class Pull:
         if known is None:
             raise RequestRefused("SUBSCRIPTION_NOT_EXIST", "the consumer's group info not exist")
         if not group.consume_broadcast_enable and known.is_broadcasting:
-            raise RequestRefused(
-                "NO_PERMISSION", f"the consumer group[{request.consumer_group}] can not consume by broadcast way"
+            raise _forbidden(
+                Forbidden.BROADCASTING, f"the consumer group[{request.consumer_group}] can not consume by broadcast way"
             )
         subscription = known.subscriptions.get(request.topic)
         if subscription is None:

@@ -16,7 +16,7 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
-from cometmq.errors import MessageRefused, RequestRefused
+from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
 from cometmq.model import names, properties
 from cometmq.model.java_hash import tags_code
 from cometmq.model.sysflag import MessageFlag, Perm
@@ -54,25 +54,33 @@ class Send:
         self._clock = clock
         self._broker_ip = config.broker_ip1
         self._broker_writable = bool(config.broker_permission & Perm.WRITE)
-        self._cluster_property = f"{properties.CLUSTER}\x01{config.broker_cluster_name}\x02"
-        self._cluster_name = config.broker_cluster_name
         self._transactions_refused = config.reject_transaction_message
         self._id_prefix = store.store_host.hex().upper()
         self._fixed_fields = {
             properties.MSG_REGION: config.region_id,
             properties.TRACE_ON: "true" if config.trace_on else "false",
         }
+        self._own_properties = {**self._fixed_fields, properties.CLUSTER: config.broker_cluster_name}
+        self._own_text = properties.render(self._own_properties)
 
-    @handles(SendMessage, SendMessageV2)
+    @handles(SendMessage, SendMessageV2, SendBatchMessage)
     def send(self, request: AnySend, call: Call) -> Later:
-        if request.batch:
-            return self.send_batch(request, call)
+        try:
+            # The header decides, not the code, as in the original.
+            return self._send_batch(request, call) if request.batch else self._send_one(request, call)
+        except RequestRefused as refused:
+            refused.fields = self._fixed_fields
+            raise
+
+    def _send_one(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
         topic = self._topic(request, call)
         queue_id = request.queue_id
         if queue_id < 0:
             queue_id = random.randrange(topic.write_queue_nums)
         text, found = self._properties(request.properties or "")
+        if not call.command.body:
+            raise ProtocolError(f"the message to {request.topic} has no body; send at least one byte")
         tags = found.get(properties.TAGS)
         uniq_key = found[properties.UNIQ_KEY]
         try:
@@ -103,8 +111,7 @@ class Send:
         self._acknowledge(found, placed.physical_offset + placed.size, call, fields)
         return LATER
 
-    @handles(SendBatchMessage)
-    def send_batch(self, request: AnySend, call: Call) -> Later:
+    def _send_batch(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
         topic = self._topic(request, call)
         if request.topic.startswith(names.RETRY_PREFIX):
@@ -188,7 +195,7 @@ class Send:
         return topic
 
     def _properties(self, text: str) -> tuple[str, dict[str, str]]:
-        """What is stored: the producer's properties, the unique key if it gave none, and the cluster."""
+        """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""
         found = properties.parse(text)
         if _POP_CK in text and found.pop("POP_CK", None) is not None:
             text = properties.render(found)
@@ -197,11 +204,11 @@ class Send:
         if not found.get(properties.UNIQ_KEY):
             found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.make(self._clock.now_ms())
             text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"
-        if properties.CLUSTER in found:
-            found[properties.CLUSTER] = self._cluster_name
+        if found.keys() & self._own_properties.keys():
+            found.update(self._own_properties)
             text = properties.render(found)
         else:
-            text += self._cluster_property
+            text += self._own_text
         if found.get(properties.TRANSACTION_PREPARED, "").lower() == "true" and self._transactions_refused:
             raise RequestRefused(
                 "NO_PERMISSION", f"the broker[{self._broker_ip}] sending transaction message is forbidden"

@@ -6,7 +6,7 @@ Mirrors: PullMessageRequestHeader, QueryConsumerOffsetRequestHeader, SearchOffse
 from __future__ import annotations
 
 from cometmq.wire.codes import RequestCode
-from cometmq.wire.schema import Header, Int32, request
+from cometmq.wire.schema import Header, Int32, lenient, request
 
 
 class PullMessageReply(Header):
@@ -22,15 +22,17 @@ class PullMessageReply(Header):
 
 @request(RequestCode.PULL_MESSAGE, reply=PullMessageReply)
 class PullMessage(Header):
+    strict = True
+
     consumer_group: str
     topic: str
     queue_id: Int32
     queue_offset: int
     max_msg_nums: Int32
     sys_flag: Int32
-    commit_offset: int
-    suspend_timeout_millis: int
-    sub_version: int
+    commit_offset: int = lenient(0)
+    suspend_timeout_millis: int = lenient(0)
+    sub_version: int = lenient(0)
     subscription: str | None = None
     expression_type: str | None = None
     max_msg_bytes: Int32 | None = None

@@ -21,7 +21,7 @@ class HeartBeat(Header):
 
 @request(RequestCode.UNREGISTER_CLIENT)
 class UnregisterClient(Header):
-    client_id: str | None = named("clientID", default=None)
+    client_id: str = named("clientID")
     producer_group: str | None = None
     consumer_group: str | None = None
 

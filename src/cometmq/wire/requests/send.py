@@ -6,7 +6,7 @@ Mirrors: SendMessageRequestHeader, SendMessageRequestHeaderV2, SendMessageRespon
 from __future__ import annotations
 
 from cometmq.wire.codes import RequestCode
-from cometmq.wire.schema import Header, Int32, named, request
+from cometmq.wire.schema import Header, Int32, lenient, named, request
 
 
 class SendMessageReply(Header):
@@ -20,10 +20,10 @@ class SendMessageReply(Header):
 
 @request(RequestCode.SEND_MESSAGE, reply=SendMessageReply)
 class SendMessage(Header):
-    producer_group: str
+    producer_group: str = lenient("")
     topic: str
-    default_topic: str
-    default_topic_queue_nums: Int32
+    default_topic: str = lenient("")
+    default_topic_queue_nums: Int32 = lenient(0)
     queue_id: Int32
     sys_flag: Int32
     born_timestamp: int
@@ -37,10 +37,12 @@ class SendMessage(Header):
 
 @request(RequestCode.SEND_MESSAGE_V2, reply=SendMessageReply)
 class SendMessageV2(Header):
-    producer_group: str = named("a")
+    strict = True
+
+    producer_group: str = named("a", missing="")
     topic: str = named("b")
-    default_topic: str = named("c")
-    default_topic_queue_nums: Int32 = named("d")
+    default_topic: str = named("c", missing="")
+    default_topic_queue_nums: Int32 = named("d", missing=0)
     queue_id: Int32 = named("e")
     sys_flag: Int32 = named("f")
     born_timestamp: int = named("g")
