@@ -19,6 +19,7 @@ from zlib import crc32
 
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, StoreNotWritable
+from cometmq.model.names import topic_fault
 from cometmq.model.properties import PROPERTIES_SIZE_MAX
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
@@ -95,7 +96,7 @@ class Appender:
             self._refuse(body_size, properties_size)
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            queue = self._table.open(topic, queue_id)
+            queue = self._new_queue(topic, queue_id)
         sys_flag = sys_flag & ~_V6_BITS | self._store_bits
         if len(born_host) != 8:
             sys_flag |= _BORN_V6
@@ -164,7 +165,7 @@ class Appender:
             bodies_size += len(body)
             if bodies_size > self._body_size_max or len(properties_data) > PROPERTIES_SIZE_MAX:
                 self._refuse(bodies_size, len(properties_data))
-        queue = self._queues.get((topic, queue_id)) or self._table.open(topic, queue_id)
+        queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
         bits = self._store_bits | (_BORN_V6 if len(born_host) != 8 else 0)
         fixed = HEADS[bits].size + len(queue.topic_part) + 2
         size = sum([fixed + len(item[1]) + len(item[2]) for item in items])
@@ -180,6 +181,13 @@ class Appender:
             )
             for flag, body, properties_data, tags_code, keys, uniq_key in items
         ]  # fmt: skip
+
+    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue becomes a folder, so its name is checked here again, whoever asked for it."""
+        fault = topic_fault(topic) or (f"The specified queue id: {queue_id}, is negative." if queue_id < 0 else None)
+        if fault is not None:
+            raise MessageRefused(fault)
+        return self._table.open(topic, queue_id)
 
     def _refuse(self, body_size: int, properties_size: int) -> NoReturn:
         if body_size > self._body_size_max:

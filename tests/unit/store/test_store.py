@@ -134,6 +134,20 @@ def test_refusals_use_nothing_up(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("topic", ["", "..", "a/b", "../../x", "a\0b", "t" * 128, "%RETRY%" + "g" * 249, "é"])
+def test_names_that_are_no_folders(tmp_path: Path, topic: str) -> None:
+    store = open_small(tmp_path / "store")
+    with pytest.raises(MessageRefused, match="specified topic"):
+        send(store, b"x", topic=topic)
+    with pytest.raises(MessageRefused, match="specified topic"):
+        store.append_batch(topic, 0, [(0, b"", b"", 0, None, None)])
+    with pytest.raises(MessageRefused, match="queue id"):
+        send(store, b"x", queue_id=-1)
+    assert send(store, b"x").physical_offset == 0
+    store.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
 def test_batch_stays_in_one_segment(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     send(store, bytes(3000))
