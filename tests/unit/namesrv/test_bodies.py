@@ -47,6 +47,10 @@ def test_a_registration_survives(compressed: bool) -> None:
     assert decode_registration(data, compressed=compressed) == WHOLE
 
 
+def test_a_compressed_registration_is_known_by_its_first_byte() -> None:
+    assert decode_registration(encode_registration(WHOLE, compressed=True), compressed=False) == WHOLE
+
+
 def test_the_compressed_form_of_an_old_broker_ends_without_mappings() -> None:
     data = encode_registration(WHOLE, compressed=True)
     assert decode_registration(data, compressed=True, version=412).queue_mappings == {}

@@ -30,6 +30,7 @@ from cometmq.wire.bodies.route import mapping_from_json, mapping_to_json, mappin
 from cometmq.wire.codes import VERSION, VERSION_STATIC_TOPICS, VERSION_WHOLE_REGISTRATION
 
 INFLATED_SIZE_MAX: Final = 128 * 1024 * 1024
+_ZLIB_MARK: Final = 0x78
 
 
 @dataclass(slots=True)
@@ -88,7 +89,8 @@ def decode_registration(
         return Registration(DataVersion(), {})
     if version < VERSION_WHOLE_REGISTRATION:
         return _from_wrapper(fastjson.loads(data), None, now_ms)
-    if compressed:
+    if compressed or data[0] == _ZLIB_MARK:
+        # A 5.5.0 broker with compressedRegister=true compresses and says that it did not; JSON never begins so.
         return _from_compressed(data, version)
     fields = as_object(fastjson.loads(data), "the registration")
     filters = fields.get("filterServerList", [])
