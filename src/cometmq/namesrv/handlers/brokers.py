@@ -104,9 +104,7 @@ class BrokerHandlers:
     @handles(GetBrokerMemberGroup)
     def member_group(self, request: GetBrokerMemberGroup, call: Call) -> Later:
         addrs = self._table.members(request.broker_name or "")
-        # Java leaves the remark of an answer that was never set, and so must we.
-        body = encode_member_group(request.cluster_name, request.broker_name, addrs)
-        call.reply(remark="not set any response code", body=body)
+        call.reply(body=encode_member_group(request.cluster_name, request.broker_name, addrs))
         return LATER
 
 
