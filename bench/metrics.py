@@ -24,6 +24,7 @@ class Metric:
 METRICS = (
     Metric("sends", "Sends, 1 KiB, pipelined", "msg/s", "sends", "rate_per_s", True),
     Metric("sends_p99", "Sends, pipelined, p99", "ms", "sends", "p99_ms", False),
+    Metric("sends_per_cpu", "Sends per second of server CPU", "msg/s", "sends", "per_cpu_s", True),
     Metric("pulls", "Pulls, 32 a time", "msg/s", "pulls", "rate_per_s", True),
     Metric("batches", "Batch sends, 32 × 1 KiB", "msg/s", "batches", "rate_per_s", True),
     Metric("latency_p50", "One send in flight, p50", "ms", "latency", "p50_ms", False),

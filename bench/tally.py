@@ -15,7 +15,7 @@ class Invalid(Exception):
 
 @dataclass
 class Tally:
-    """Rates and percentiles of the measured span; the totals also count what came before and after it."""
+    """The measured span, CPU in cores kept busy; the totals also count what came before and after it."""
 
     messages: int
     elapsed_s: float
@@ -25,6 +25,7 @@ class Tally:
     busy: int
     driver_cpu: float
     server_cpu: float
+    per_cpu_s: float
     acknowledged_total: int = 0
     busy_total: int = 0
 
@@ -42,6 +43,7 @@ class Tally:
             busy=busy,
             driver_cpu=driver_cpu,
             server_cpu=server_cpu,
+            per_cpu_s=round(messages / (elapsed_s * server_cpu), 1) if server_cpu else 0.0,
         )
 
 
