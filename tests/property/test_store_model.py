@@ -14,7 +14,7 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.unit.store.kit import HandClock, bodies, open_small, send
+from tests.unit.store.kit import HandClock, bodies, open_small, send, settle
 
 from cometmq.store.config import ASYNC_FLUSH, SYNC_FLUSH
 from cometmq.wire.record import decode_records
@@ -37,8 +37,10 @@ class StoreAgainstModel(RuleBasedStateMachine):
         self.written: dict[Key, int] = {}
         self.flushed: dict[Key, int] = {}
         self.seen: dict[Key, int] = {}
-        self.deleted_since_checkpoint = False
         self.open()
+        # The checkpoint cannot speak of a message at offset 0: one that is never deleted takes it.
+        send(self.store, b"first", "first")
+        settle(self.store)
 
     def open(self) -> None:
         self.store = open_small(self.root, clock=self.clock, flush_disk_type=self.mode)
@@ -58,7 +60,9 @@ class StoreAgainstModel(RuleBasedStateMachine):
     @rule(topic=TOPICS, queue_id=QUEUE_IDS, some=st.lists(st.binary(max_size=200), min_size=1, max_size=6))
     def append_batch(self, topic: str, queue_id: int, some: list[bytes]) -> None:
         queue = self.sent.setdefault((topic, queue_id), [])
-        placed = self.store.append_batch(topic, queue_id, [(0, body, b"", 0, None, None) for body in some])
+        keys = [f"{topic}{queue_id}-{len(queue) + n}" for n in range(len(some))]
+        items = [(0, body, f"KEYS\x01{key}\x02".encode(), 0, key, None) for body, key in zip(some, keys, strict=True)]
+        placed = self.store.append_batch(topic, queue_id, items)
         assert [place.queue_offset for place in placed] == [len(queue) + n for n in range(len(some))]
         queue += some
 
@@ -89,9 +93,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
         assert self.store.maintain(thorough=thorough)
         if thorough:
             self.flushed = dict(self.written)
-            self.deleted_since_checkpoint = False
 
-    @precondition(lambda self: not self.deleted_since_checkpoint)
     @rule(topic=TOPICS)
     def delete_topic(self, topic: str) -> None:
         # What was sent and not yet seen goes with the topic; to keep the model plain, everything is seen first.

@@ -90,6 +90,7 @@ class Store:
 
     def _recover(self, progress: Progress | None) -> None:
         clean = self.recovered_cleanly = not self._lock.abort_exists
+        queues_lost = not self._fs.exists(self.config.consume_queue_dir)
         self._log.load()
         self._table.load()
         self._checkpoint.load()
@@ -106,6 +107,7 @@ class Store:
                 self._checkpoint,
                 self.config,
                 progress,
+                queues_lost=queues_lost,
                 index_lost=index_lost,
             ).run(clean=clean)
         except StoreError:

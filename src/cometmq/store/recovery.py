@@ -8,8 +8,8 @@ segment is zeroed (Java leaves it, and old messages can come back to life), queu
 point there are cut. But if the next segment begins with a record that the checkpoint knows to be flushed, the log is
 damaged in its middle: then nothing is touched and the store does not open.
 
-Queues that are missing altogether are rebuilt from the first segment. A queue that was deleted stays deleted if
-the checkpoint is newer than the deletion.
+Without the folder of the queues all are rebuilt from the first segment. A queue that was deleted stays deleted if the
+checkpoint is newer than the deletion.
 
 Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally, ConsumeQueue.recover.
 """
@@ -57,6 +57,7 @@ class Recovery:
         config: StoreConfig,
         progress: Progress | None,
         *,
+        queues_lost: bool,
         index_lost: bool,
     ) -> None:
         self._log = log
@@ -70,6 +71,8 @@ class Recovery:
         self._on_disk: set[tuple[str, int]] = set()
         self._queue_by_topic: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._last_store_time_ms = 0
+        # With its folder there, an absent queue was deleted; without, all are to be rebuilt.
+        self._vouched = 0 if queues_lost else checkpoint.logics_physical_offset
         self._index_lost = index_lost and index is not None
         self._indexed_before = index.last_update[1] if index is not None else 1 << 63
 
@@ -177,7 +180,7 @@ class Recovery:
         """The end of the last dispatched message, if the log agrees."""
         last = max(self._table.queues.values(), key=lambda queue: queue.max_physical, default=None)
         if last is None or last.max_physical < 0:
-            return self._log.min_offset
+            return self._start_after_kill()
         physical_offset, size, _tags = self._unit(last, last.max_offset - 1)
         found = self._first_record(physical_offset)
         if found is None or found[1] != size:
@@ -188,17 +191,15 @@ class Recovery:
     def _start_after_kill(self) -> int:
         """The last segment all before which is surely in queues and index."""
         log, checkpoint = self._log, self._checkpoint
-        if not self._on_disk:
-            return log.min_offset
         for start in sorted(log.segments, reverse=True):
             found = self._first_record(start)
             if found is None:
                 continue
             store_time_ms = found[5]
-            if checkpoint.logics_physical_offset > 0:
-                whole = start <= checkpoint.logics_physical_offset
+            if self._vouched > 0:
+                whole = start <= self._vouched
             else:
-                whole = store_time_ms <= checkpoint.min_ms
+                whole = bool(self._on_disk) and store_time_ms <= checkpoint.min_ms
             if whole and (self._index is None or store_time_ms <= checkpoint.index_ms):
                 return start
         return log.min_offset
@@ -272,8 +273,7 @@ class Recovery:
         """The queue of a record; None if it was deleted since, or its name is damaged."""
         topic = topic_data.decode(errors="replace")
         key = (topic, queue_id)
-        vouched = self._checkpoint.logics_physical_offset  # 0: for nothing
-        if 0 < vouched >= physical_offset and self._on_disk and key not in self._on_disk:
+        if 0 < self._vouched >= physical_offset and key not in self._on_disk:
             return None
         if queue_id < 0 or topic_fault(topic) is not None:
             return None  # a name that could leave the store's folder is never opened
