@@ -88,7 +88,7 @@ def test_what_java_survives(data: bytes, topics: Any) -> None:
         b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"perm":"x"}}}}',
         b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"perm":99999999999}}}}',
         b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"perm":1e99}}}}',
-        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":5}}}}',
+        b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"order":"maybe"}}}}',
         b'{"topicConfigSerializeWrapper":{"dataVersion":{"counter":"many"}}}',
         b'{"topicConfigSerializeWrapper":{"topicQueueMappingInfoMap":{"T":{"currIdMap":{"x":1}}}}}',
     ],

@@ -27,7 +27,7 @@ from cometmq.wire.batch import split_batch
 from cometmq.wire.message_id import UniqueIds
 from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageV2
 
-_POP_CK: Final = "POP_CK\x01"
+_POP_CK: Final = "POP_CK"
 _MULTI_TAG: Final = "MULTI_TAG"
 
 AnySend = SendMessage | SendMessageV2 | SendBatchMessage
@@ -69,7 +69,8 @@ class Send:
             # The header decides, not the code, as in the original.
             return self._send_batch(request, call) if request.batch else self._send_one(request, call)
         except RequestRefused as refused:
-            refused.fields = self._fixed_fields
+            if refused.response != "SYSTEM_ERROR":
+                refused.fields = self._fixed_fields
             raise
 
     def _send_one(self, request: AnySend, call: Call) -> Later:
@@ -197,10 +198,11 @@ class Send:
     def _properties(self, text: str) -> tuple[str, dict[str, str]]:
         """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""
         found = properties.parse(text)
-        if _POP_CK in text and found.pop("POP_CK", None) is not None:
-            text = properties.render(found)
+        found.pop(_POP_CK, None)
         if text and not text.endswith("\x02"):
             text += "\x02"
+        if text.count("\x02") != len(found):  # pieces that are no properties, or twice the same
+            text = properties.render(found)
         if not found.get(properties.UNIQ_KEY):
             found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.make(self._clock.now_ms())
             text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"

@@ -12,9 +12,16 @@ from typing import Any, Final
 from cometmq.errors import ProtocolError
 from cometmq.model.group import GroupConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies.reading import as_list, as_object, as_whole
+from cometmq.wire.bodies.reading import as_list, as_object, as_whole, flag
 
 _INTS: Final = ("retryQueueNums", "retryMaxTimes", "groupSysFlag", "consumeTimeoutMinute")
+_FLAGS: Final = (
+    "consumeEnable",
+    "consumeFromMinEnable",
+    "consumeBroadcastEnable",
+    "consumeMessageOrderly",
+    "notifyConsumerIdsChangedEnable",
+)
 _LONGS: Final = ("brokerId", "whichBrokerWhenConsumeSlowly")
 _NESTED_MAX: Final = 16
 
@@ -38,6 +45,9 @@ def _group(value: Any) -> GroupConfig:
         for key in keys:
             if fields.get(key) is not None:
                 as_whole(fields[key], key, bits=bits)
+    for key in _FLAGS:
+        if fields.get(key) is not None:
+            fields[key] = flag(fields, key)
     for key in ("attributes", "groupRetryPolicy"):
         if fields.get(key) is not None:
             as_object(fields[key], key)

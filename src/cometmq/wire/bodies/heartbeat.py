@@ -19,7 +19,8 @@ from typing import Any, Final
 from cometmq.errors import ProtocolError
 from cometmq.model.subscription import SubscriptionData
 from cometmq.wire import fastjson
-from cometmq.wire.bodies.reading import flag, whole
+from cometmq.wire.bodies.members import read_subscription
+from cometmq.wire.bodies.reading import choice, flag, text, whole
 
 CONSUME_ACTIVELY: Final = "CONSUME_ACTIVELY"
 CONSUME_PASSIVELY: Final = "CONSUME_PASSIVELY"
@@ -78,7 +79,7 @@ def decode_heartbeat(body: bytes | memoryview, now_ms: int = 0) -> HeartbeatData
         raise ProtocolError("the heartbeat is not a JSON object")
     try:
         return HeartbeatData(
-            client_id=_text(fields.get("clientID")) or "",
+            client_id=_client_id(fields),
             producer_groups=[_group(item) for item in fields.get("producerDataSet", ())],
             consumers=[_consumer(item, now_ms) for item in fields.get("consumerDataSet", ())],
             fingerprint=whole(fields, "heartbeatFingerprint"),
@@ -89,23 +90,31 @@ def decode_heartbeat(body: bytes | memoryview, now_ms: int = 0) -> HeartbeatData
 
 
 def _consumer(fields: dict[str, Any], now_ms: int) -> ConsumerData:
-    get = fields.get
     return ConsumerData(
         group=_group(fields),
-        consume_type=_text(get("consumeType")),
-        message_model=_text(get("messageModel")),
-        consume_from_where=_text(get("consumeFromWhere")),
-        subscriptions=[SubscriptionData.from_json(item, now_ms) for item in get("subscriptionDataSet", ())],
+        consume_type=choice(fields, "consumeType"),
+        message_model=choice(fields, "messageModel"),
+        consume_from_where=choice(fields, "consumeFromWhere"),
+        subscriptions=[_subscription(item, now_ms) for item in fields.get("subscriptionDataSet", ())],
         unit_mode=flag(fields, "unitMode"),
     )
 
 
+def _subscription(fields: dict[str, Any], now_ms: int) -> SubscriptionData:
+    if fields.get("topic") is None:
+        raise ProtocolError("the heartbeat has a subscription without topic")
+    return read_subscription(fields, now_ms)
+
+
+def _client_id(fields: dict[str, Any]) -> str:
+    client_id = text(fields, "clientID")
+    if client_id is None:
+        raise ProtocolError("the heartbeat has no clientID")
+    return client_id
+
+
 def _group(fields: dict[str, Any]) -> str:
-    group = _text(fields.get("groupName"))
+    group = text(fields, "groupName")
     if group is None:
         raise ProtocolError("the heartbeat has a group without groupName")
     return group
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else fastjson.text_of(value)

@@ -5,9 +5,12 @@ Invariant: a value of the wrong kind raises `ProtocolError`, and a number always
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from cometmq.errors import ProtocolError
+from cometmq.wire import fastjson
+
+_FLAGS: Final = {"true": True, "1": True, "y": True, "false": False, "0": False, "n": False, "": False}
 
 
 def as_object(value: Any, what: str) -> dict[str, Any]:
@@ -40,13 +43,25 @@ def as_whole(value: Any, what: str, *, bits: int = 32) -> int:
 
 
 def text(fields: dict[str, Any], key: str) -> str | None:
-    """A string, or None where there is none."""
+    """A string, or None where there is none; what is no string is taken as its JSON text."""
     value = fields.get(key)
-    if value is None or isinstance(value, str):
-        return value
-    raise ProtocolError(f"{key} is not a string")
+    return None if value is None else fastjson.text_of(value)
 
 
 def flag(fields: dict[str, Any], key: str) -> bool:
-    """A boolean; only true, "true" and 1 are."""
-    return fields.get(key) in (True, "true")
+    """A boolean, perhaps in quotes or as 0 or 1; null and what is missing are false."""
+    value = fields.get(key)
+    if value is None or isinstance(value, bool):
+        return bool(value)
+    found = _FLAGS.get(str(value).lower())
+    if found is None:
+        raise ProtocolError(f"{key} is neither true nor false")
+    return found
+
+
+def choice(fields: dict[str, Any], key: str) -> str | None:
+    """The name of one of a few ways; anything but text is refused."""
+    value = fields.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    raise ProtocolError(f"{key} is not a name")

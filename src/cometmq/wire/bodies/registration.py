@@ -25,7 +25,7 @@ from cometmq.model.data_version import DataVersion
 from cometmq.model.route import QueueMapping
 from cometmq.model.topic import TopicConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies.reading import as_list, as_object, text, whole
+from cometmq.wire.bodies.reading import as_list, as_object, choice, flag, text, whole
 from cometmq.wire.bodies.route import mapping_from_json, mapping_to_json, mappings_from_json
 from cometmq.wire.codes import VERSION, VERSION_STATIC_TOPICS, VERSION_WHOLE_REGISTRATION
 
@@ -94,7 +94,10 @@ def decode_registration(
         return _from_compressed(data, version)
     fields = as_object(fastjson.loads(data), "the registration")
     filters = fields.get("filterServerList", [])
-    filter_servers = None if filters is None else [str(item) for item in as_list(filters, "filterServerList")]
+    if filters is None or isinstance(filters, str):  # a text is taken for no list, as in the original
+        filter_servers = None
+    else:
+        filter_servers = [str(item) for item in as_list(filters, "filterServerList")]
     return _from_wrapper(fields.get("topicConfigSerializeWrapper", {}), filter_servers, now_ms)
 
 
@@ -138,7 +141,16 @@ def _topic(value: Any, key: str) -> TopicConfig:
     topic.write_queue_nums = whole(fields, "writeQueueNums", topic.write_queue_nums)
     topic.perm = whole(fields, "perm", topic.perm)
     topic.sys_flag = whole(fields, "topicSysFlag")
+    _check_unused(fields)
     return topic
+
+
+def _check_unused(fields: dict[str, Any]) -> None:
+    """Refuse what routes do not need but the original could not read either."""
+    flag(fields, "order")
+    choice(fields, "topicFilterType")
+    if fields.get("attributes") is not None:
+        as_object(fields["attributes"], "attributes")
 
 
 def _from_compressed(data: bytes | memoryview, version: int) -> Registration:

@@ -14,7 +14,7 @@ from cometmq.errors import ProtocolError
 from cometmq.model.data_version import DataVersion
 from cometmq.model.topic import TopicConfig
 from cometmq.wire import fastjson
-from cometmq.wire.bodies.reading import as_list, as_object, as_whole, flag
+from cometmq.wire.bodies.reading import as_list, as_object, as_whole, choice, flag
 
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
@@ -47,6 +47,7 @@ def decode_topic_config(value: Any) -> TopicConfig:
         if key in fields:
             fields[key] = 0 if fields[key] is None else as_whole(fields[key], key)
     fields["order"] = flag(fields, "order")
+    choice(fields, "topicFilterType")
     attributes = fields.get("attributes")
     if attributes is not None:
         as_object(attributes, "attributes")
