@@ -14,7 +14,6 @@ Mirrors: RemotingCommand, RocketMQSerializable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct, error
 from typing import Any, Final
 
@@ -40,6 +39,7 @@ _JSON: Final = int(SerializeType.JSON)
 _ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
 
 _SIGNS: Final = (0, -1)
+_SPELLINGS: Final = (str, int)
 
 Body = bytes | memoryview
 
@@ -107,42 +107,40 @@ def _decode_json(header: memoryview, body: memoryview) -> Command:
         fields: Any = orjson.loads(header)
     except orjson.JSONDecodeError:
         fields = fastjson.loads(header)
-    if not isinstance(fields, dict):
-        raise ProtocolError("the header is not a JSON object")
-    get: Callable[..., Any] = fields.get
-    command = Command.__new__(Command)  # filled here: every send comes this way
+    try:
+        code, opaque, flag, version, ext = (
+            fields["code"], fields["opaque"], fields["flag"], fields["version"], fields["extFields"],
+        )  # fmt: skip
+        # What every sound peer sends passes here: numbers of 32 bits, and nothing but text in extFields.
+        sound = (code | opaque | flag | version) >> 31 in _SIGNS and "".join(ext.values()) is not None
+    except (KeyError, TypeError, AttributeError):
+        sound = False
+    if not sound:
+        code, opaque, flag, version, ext = _straighten(fields)
+    command = Command.__new__(Command)  # filled here, not by __init__: every send comes this way
+    command.code = code
+    command.opaque = opaque
+    command.flag = flag
+    command.version = version
+    command.ext = ext
     command.body = body
     command.serialize = _JSON
-    command.language = _OTHER
-    command.code = code = get("code")
-    command.opaque = opaque = get("opaque")
-    command.flag = flag = get("flag")
-    command.version = version = get("version")
-    command.ext = ext = get("extFields")
-    command.remark = get("remark")
-    try:
-        command.language = _LANGUAGES.get(get("language", "JAVA"), _OTHER)
-        # What every sound peer sends passes here: numbers of 32 bits, and only text in extFields.
-        sound = (code | opaque | flag | version) >> 31 in _SIGNS and "".join(ext.values()) is not None
-    except (TypeError, AttributeError):
-        sound = False
-    if not sound or command.remark is not None:
-        _straighten(command)
+    remark, language = fields.get("remark"), fields.get("language", "JAVA")
+    command.remark = None if remark is None else fastjson.text_of(remark)
+    command.language = _LANGUAGES.get(language, _OTHER) if isinstance(language, _SPELLINGS) else _OTHER
     return command
 
 
-def _straighten(command: Command) -> None:
-    """Read what is missing or of another type as fastjson does, so that every field has its declared type."""
-    command.code = fastjson.int_of(command.code)
-    command.opaque = fastjson.int_of(command.opaque)
-    command.flag = fastjson.int_of(command.flag)
-    command.version = fastjson.int_of(command.version)
-    if command.remark is not None:
-        command.remark = fastjson.text_of(command.remark)
-    ext: Any = {} if command.ext is None else command.ext
+def _straighten(fields: Any) -> tuple[int, int, int, int, dict[str, str]]:
+    """Read what is missing or of another type as fastjson does: code, opaque, flag, version, extFields."""
+    if not isinstance(fields, dict):
+        raise ProtocolError("the header is not a JSON object")
+    code, opaque, flag, version = (fastjson.int_of(fields.get(name)) for name in ("code", "opaque", "flag", "version"))
+    ext: Any = {} if (given := fields.get("extFields")) is None else given
     if not isinstance(ext, dict):
         raise ProtocolError("extFields is not a JSON object")
-    command.ext = {name: fastjson.text_of(value) for name, value in ext.items() if value is not None}
+    texts = {name: fastjson.text_of(value) for name, value in ext.items() if value is not None}
+    return code, opaque, flag, version, texts
 
 
 def _decode_binary(header: memoryview, body: memoryview) -> Command:
