@@ -8,7 +8,7 @@ from cometmq.errors import RequestRefused
 from cometmq.wire import requests as _  # noqa: F401 (declares every request)
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageReply, SendMessageV2
-from cometmq.wire.schema import REQUESTS, Empty, Header, Int32, named, wire_name
+from cometmq.wire.schema import REQUESTS, Empty, Header, Int32, lenient, named, wire_name
 
 SENT = {
     "producerGroup": "g",
@@ -30,6 +30,17 @@ class Every(Header):
     ratio: float
     perhaps: Int32 | None = None
     renamed_here: str = named("other", default="none")
+
+
+class Forgiving(Header):
+    topic: str
+    queue_id: Int32 = lenient(0)
+    group: str = named("consumerGroup", missing="nobody")
+
+
+class Strict(Header):
+    strict = True
+    queue_id: Int32 | None = None
 
 
 EVERY = {"text": "", "small": "1", "large": "2", "yes": "TRUE", "ratio": "0.5"}
@@ -128,3 +139,16 @@ def test_every_request_knows_its_code_and_reply() -> None:
 
 def test_wire_name() -> None:
     assert wire_name("default_topic_queue_nums") == "defaultTopicQueueNums"
+
+
+def test_lenient_fields_must_be_given_but_need_not_be_read() -> None:
+    assert Forgiving.read({"topic": "T"}) == Forgiving("T", 0, "nobody")
+    assert Forgiving.read({"topic": "T", "queueId": "x"}).queue_id == 0
+    with pytest.raises(TypeError):
+        Forgiving("T")  # type: ignore[call-arg]
+
+
+def test_strict_header_refuses_a_wrong_type_even_where_there_is_a_default() -> None:
+    assert Strict.read({}).queue_id is None
+    with pytest.raises(RequestRefused, match="<queueId> cannot be 'x'"):
+        Strict.read({"queueId": "x"})
