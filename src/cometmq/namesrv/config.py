@@ -29,6 +29,7 @@ class NamesrvConfig:
     kv_config_path: str = field(default_factory=lambda: _in_home("kvConfig.json"))
     config_store_path: str = field(default_factory=lambda: _in_home("namesrv.properties"))
 
+    product_env_name: str = "center"
     scan_not_active_broker_interval: int = 5_000
     need_wait_for_service: bool = False
     wait_seconds_for_service: int = 45
@@ -47,6 +48,7 @@ class NamesrvConfig:
 
 CHANGEABLE: Final = frozenset(
     {
+        "productEnvName",
         "scanNotActiveBrokerInterval",
         "needWaitForService",
         "waitSecondsForService",
