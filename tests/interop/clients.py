@@ -41,12 +41,23 @@ class Client:
 
 def java_client(version: str, *flags: str) -> Callable[[Path], list[str]]:
     def command(home: Path) -> list[str]:
-        built = build_java(version)
+        classes = build_java(version) / "classes"
         return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", *flags,
-                f"-Duser.home={home}", "-cp", f"{built / 'classes'}:{class_path(built / 'lib')}",
+                f"-Duser.home={home}", "-cp", f"{classes}:{class_path(client_jars(version))}",
                 "interop.Main"]  # fmt: skip
 
     return command
+
+
+def client_jars(version: str) -> Path:
+    require("java", "mvn")
+    pom = HERE / "java" / "pom.xml"
+    entry = f"rocketmq-client-{version}-{fingerprint([pom])}"
+
+    def download(folder: Path) -> None:
+        copy_dependencies(pom, folder, f"-Drocketmq.version={version}")
+
+    return once(entry, f"Downloading rocketmq-client {version} and its dependencies", download)
 
 
 def build_java(version: str) -> Path:
@@ -55,13 +66,10 @@ def build_java(version: str) -> Path:
     key = fingerprint([project / "pom.xml", *project.rglob("*.java")], version)
 
     def build(folder: Path) -> None:
-        (folder / "lib").mkdir()
-        pom = project / "pom.xml"
-        copy_dependencies(pom, folder / "lib", f"-Drocketmq.version={version}")
-        run_tool(["mvn", "-B", "-q", "-f", str(pom), "compile", f"-Drocketmq.version={version}",
+        run_tool(["mvn", "-B", "-q", "-f", str(project / "pom.xml"), "compile", f"-Drocketmq.version={version}",
                   f"-Dbuild.into={folder}"], cwd=folder)  # fmt: skip
 
-    return once(f"interop-java-{version}-{key}", f"Building the test client on rocketmq-client {version}", build)
+    return once(f"interop-java-{version}-{key}", f"Compiling the test client for rocketmq-client {version}", build)
 
 
 def go_command(home: Path) -> list[str]:
