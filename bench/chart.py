@@ -15,8 +15,8 @@ from bench.results import Result
 from bench.servers import LABELS
 
 _WIDTH: Final = 820
-_LEFT: Final = 250
-_BAR_WIDTH: Final = 330
+_LEFT: Final = 275
+_BAR_WIDTH: Final = 310
 _RATIO_AT: Final = 800
 _TOP: Final = 66
 _ROW: Final = 50
@@ -62,10 +62,10 @@ def _legend(result: Result) -> list[str]:
             f'<text class="soft" x="16" y="45">median of {result.rounds}, {machine["cores"]} cores, driver included; '
             f"{escape(result.date[:10])}</text>"
         ),
-        f'<rect class="java" x="{_LEFT + 190}" y="15" width="12" height="12" rx="2"/>',
-        f'<text x="{_LEFT + 208}" y="26">{escape(LABELS["java"])}</text>',
-        f'<rect class="comet" x="{_LEFT + 390}" y="15" width="12" height="12" rx="2"/>',
-        f'<text x="{_LEFT + 408}" y="26">{escape(LABELS["comet"])}</text>',
+        f'<rect class="java" x="{_LEFT + 165}" y="15" width="12" height="12" rx="2"/>',
+        f'<text x="{_LEFT + 183}" y="26">{escape(LABELS["java"])}</text>',
+        f'<rect class="comet" x="{_LEFT + 365}" y="15" width="12" height="12" rx="2"/>',
+        f'<text x="{_LEFT + 383}" y="26">{escape(LABELS["comet"])}</text>',
     ]
 
 
