@@ -94,81 +94,177 @@ def _is_made_up_id(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9A-F]{32}|[0-9A-F]{56}", value) is not None
 
 
+def _variant(pattern: str) -> Callable[[Difference], bool]:
+    return lambda one: re.match(pattern, one.variant) is not None
+
+
+def _made_up_id_in_record(one: Difference) -> bool:
+    """A record that is larger by as much as its made-up id is longer."""
+    number = int(one.where.split(".")[1])
+    java, comet = one.java_answer["body"][number], one.comet_answer["body"][number]
+    ids = [record["properties"].get("UNIQ_KEY", "") for record in (java, comet)]
+    return all(map(_is_made_up_id, ids)) and one.java - one.comet == len(ids[0]) - len(ids[1])
+
+
 ENTRIES: Final = (
-    Entry("language", "difference", "CometMQ is written in Python and says so.", "language"),
     Entry(
-        "form of the reply",
-        "difference",
-        "CometMQ answers in the header form of the request; the original in its own "
-        "(JSON unless set otherwise). Every client reads both.",
-        "form",
+        title="Language",
+        kind="difference",
+        why="The language field of an answer says PYTHON, not JAVA.",
+        where="language",
     ),
     Entry(
-        "success without a sentence",
-        "difference",
-        "Where the original leaves the text it starts with, CometMQ says nothing.",
-        "remark",
-        when=lambda one: one.java == "not set any response code" and one.comet is None,
+        title="Header form of answers",
+        kind="difference",
+        why="CometMQ answers in the header form of the request. The original answers in the one it is set to, "
+        "JSON by default. Clients read both.",
+        where="form",
     ),
     Entry(
-        "ids made up by the broker",
-        "mask",
-        "For a message that came without one: address, process and time are in it.",
-        "ext.transactionId",
-        when=_both(_is_made_up_id),
-    ),
-    Entry(
-        "ids made up by the broker, stored",
-        "mask",
-        "The same in the stored message.",
-        "body.*.properties.UNIQ_KEY",
-        when=_both(_is_made_up_id),
-    ),
-    Entry(
-        "place in the log that the index knows",
-        "mask",
-        "It depends on everything else the broker has stored.",
-        "ext.indexLastUpdatePhyoffset",
-        when=_both(_is_whole),
-    ),
-    Entry(
-        "error sentences",
-        "difference",
-        "The code says what happened; the sentence says it better than the name of an "
-        "exception, and never shows a stack.",
-        "remark",
+        title="Error sentences",
+        kind="difference",
+        why="The code is the same; the remark is a sentence, where the original may give the name of an exception and "
+        "its stack.",
+        where="remark",
         when=_same_failure,
     ),
     Entry(
-        "message ids",
-        "mask",
-        "They hold the port of the broker and the place in its log.",
-        "ext.msgId",
+        title="Success without a sentence",
+        kind="difference",
+        why="The original leaves its initial remark, `not set any response code`, in some answers of success.",
+        where="remark",
+        when=lambda one: one.java == "not set any response code" and one.comet is None,
+    ),
+    Entry(
+        title="Settings of Java's machinery",
+        kind="difference",
+        why="GET_NAMESRV_CONFIG lists the settings that CometMQ has: those of thread pools, Netty buffers and the "
+        "like are not among them.",
+        where="body.*",
+        codes=frozenset({318, 319}),
+        when=lambda one: one.comet is NOTHING,
+    ),
+    Entry(
+        title="Settings that would have no effect",
+        kind="difference",
+        why="UPDATE_NAMESRV_CONFIG refuses keys that CometMQ does not know or cannot change while it runs (code 16) "
+        "and values that cannot be read (code 29). The original answers success and changes nothing.",
+        where="code",
+        codes=frozenset({318}),
+        when=_variant("unknown key|key of the Java machinery|wrong type key|not a line"),
+    ),
+    Entry(
+        title="Brokers without a name, cluster or address",
+        kind="difference",
+        why="A registration that leaves one of these out is answered with success but has no effect. The original "
+        "keeps a broker that cannot be reached, or a null that breaks its later listings.",
+        where="*",
+        codes=frozenset({103}),
+        when=_variant(r"missing broker(Name|Addr) / after|missing clusterName / after"),
+    ),
+    Entry(
+        title="Topics registered without a name",
+        kind="difference",
+        why="A topic without `topicName` is known by its key in the table. The original loses it and those after it.",
+        where="code",
+        codes=frozenset({103}),
+        when=_variant(r"missing body\..*\.topicName / after"),
+    ),
+    Entry(
+        title="Refused registrations leave nothing behind",
+        kind="difference",
+        why="An unknown broker that registers a single topic is refused by both; the original lists it in its cluster "
+        "from then on.",
+        where="body.json.*AddrTable.*",
+        codes=frozenset({103}),
+        when=_variant(r"one topic only / after|missing body\..*\.\{topic\}(_2)? / after"),
+    ),
+    Entry(
+        title="Heartbeats are taken whole or not at all",
+        kind="difference",
+        why="Of a heartbeat that is refused (no client id, a producer group without a name) the original keeps the "
+        "consumers it read first.",
+        where="code",
+        codes=frozenset({34}),
+        when=_variant(r"missing body\.(clientID|producerDataSet\.0\.groupName) / after"),
+    ),
+    Entry(
+        title="Ids that the broker makes up",
+        kind="mask",
+        why="A message that came without a unique key gets one, made of address, process and time.",
+        where="ext.transactionId",
+        when=_both(_is_made_up_id),
+    ),
+    Entry(
+        title="Ids that the broker makes up, stored",
+        kind="mask",
+        why="The same in the stored message.",
+        where="body.*.properties.UNIQ_KEY",
+        when=_both(_is_made_up_id),
+    ),
+    Entry(
+        title="Length of ids that the broker makes up",
+        kind="mask",
+        why="32 characters with an IPv4 address, 56 with IPv6: the address the original finds depends on the machine.",
+        where="body.*.size",
+        when=_made_up_id_in_record,
+    ),
+    Entry(
+        title="Message ids",
+        kind="mask",
+        why="They hold the port of the broker and the place in its log.",
+        where="ext.msgId",
         when=_both(_is_message_id),
     ),
-    Entry("times of storing and birth", "mask", "Two servers store at two times.", "body.*Time", when=_both(_is_time)),
-    Entry("times in fields", "mask", "Two servers store at two times.", "ext.*imestamp", when=_both(_is_time)),
     Entry(
-        "addresses in messages",
-        "mask",
-        "Each server and each connection has its own port.",
-        "body.*Host",
+        title="Times in messages",
+        kind="mask",
+        why="Two servers store at two times.",
+        where="body.*Time",
+        when=_both(_is_time),
+    ),
+    Entry(
+        title="Times in fields",
+        kind="mask",
+        why="Two servers store at two times.",
+        where="ext.*imestamp",
+        when=_both(_is_time),
+    ),
+    Entry(
+        title="Addresses in messages",
+        kind="mask",
+        why="Each server and each connection has its own port.",
+        where="body.*Host",
         when=_both(_is_address),
     ),
-    Entry("addresses", "mask", "Each server has its own port.", "body.json.*", when=_both(_is_address)),
     Entry(
-        "place in the log",
-        "mask",
-        "It depends on everything else the broker has stored.",
-        "body.*physicalOffset",
+        title="Places in the log",
+        kind="mask",
+        why="They depend on everything else that the broker has stored.",
+        where="body.*physicalOffset",
         when=_both(_is_whole),
     ),
     Entry(
-        "data versions",
-        "mask",
-        "They count the changes since the start, and hold its time.",
-        "body.json.*ataVersion.*",
+        title="Places in the log that the index knows",
+        kind="mask",
+        why="They depend on everything else that the broker has stored.",
+        where="ext.indexLastUpdatePhyoffset",
         when=_both(_is_whole),
+    ),
+    Entry(
+        title="Data versions",
+        kind="mask",
+        why="They count changes, and hold the time of the last one.",
+        where="body.json.*ataVersion.*",
+        when=_both(_is_whole),
+    ),
+    Entry(
+        title="Folders and ports in settings",
+        kind="mask",
+        why="Each server has its own.",
+        where="body.*",
+        codes=frozenset({318, 319}),
+        when=lambda one: one.where in ("body.configStorePath", "body.kvConfigPath", "body.listenPort"),
     ),
 )
 

@@ -94,10 +94,9 @@ def decode_registration(
         return _from_compressed(data, version)
     fields = as_object(fastjson.loads(data), "the registration")
     filters = fields.get("filterServerList", [])
-    if filters is None or isinstance(filters, str):  # a text is taken for no list, as in the original
-        filter_servers = None
-    else:
-        filter_servers = [str(item) for item in as_list(filters, "filterServerList")]
+    if isinstance(filters, str):  # one, as the original takes it
+        filters = [filters]
+    filter_servers = None if filters is None else [str(item) for item in as_list(filters, "filterServerList")]
     return _from_wrapper(fields.get("topicConfigSerializeWrapper", {}), filter_servers, now_ms)
 
 
