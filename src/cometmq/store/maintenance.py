@@ -11,6 +11,7 @@ Mirrors: ConsumeQueueStore.FlushConsumeQueueService, StoreCheckpoint.
 from __future__ import annotations
 
 import errno
+from threading import Lock
 
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
@@ -45,12 +46,19 @@ class Maintenance:
         self._logics_ms = dispatcher.last_store_time_ms
         self._logics_physical_offset = dispatcher.last_physical_offset
         self._indexed = False
+        self._running = Lock()
+        self._finished = False
         dispatcher.unwritten_units = 0
         self.disk_full = False
         self.complete = False  # everything copied is in the files
 
     def run(self) -> None:
-        """Write, and sync if this round is thorough."""
+        """Write, and sync if this round is thorough; nothing, if it was finished before it began."""
+        with self._running:
+            if not self._finished:
+                self._run()
+
+    def _run(self) -> None:
         try:
             self._log.prepare_spare()
             if self._thorough:
@@ -88,7 +96,9 @@ class Maintenance:
             checkpoint.flush()
 
     def finish(self) -> None:
-        """Let go of what is in the files now."""
-        self._table.finish(self._queues)
-        if self._index is not None and self._index_flush is not None:
-            self._index.finish(self._index_flush, failed=not self._indexed)
+        """Let go of what is in the files now. Waits for a `run` whose caller was cancelled."""
+        with self._running:
+            self._finished = True
+            self._table.finish(self._queues)
+            if self._index is not None and self._index_flush is not None:
+                self._index.finish(self._index_flush, failed=not self._indexed)

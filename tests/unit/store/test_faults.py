@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -167,4 +168,42 @@ def test_retention_moves_the_lower_end(tmp_path: Path) -> None:
     store.abandon()
     store = open_small(tmp_path)
     assert list(store.queues()) == queues
+    store.close()
+
+
+def test_maintenance_finished_before_it_ran_changes_nothing(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    send(store, b"x", keys="k")
+    settle(store)
+    job = store.prepare_maintenance(thorough=True)
+    assert job is not None and store.prepare_maintenance() is None
+    store.finish_maintenance(job)
+    job.run()
+    assert not list(tmp_path.glob("consumequeue/*/*/*"))
+    store.close()
+    store = open_small(tmp_path)
+    assert store.recovered_cleanly and bodies(store) == [b"x"]
+    assert store.query("T", "k", 8, 0, 1 << 60)
+    store.close()
+
+
+def test_maintenance_beside_append(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    with ThreadPoolExecutor(1) as worker:
+        for number in range(600):
+            send(store, b"%d" % number, queue_id=number % 3, keys=f"k{number}")
+            settle(store)
+            if number % 20 == 0:
+                job = store.prepare_maintenance(thorough=number % 40 == 0)
+                assert job is not None
+                running = worker.submit(job.run)
+            if number % 20 == 19:
+                running.result()
+                store.finish_maintenance(job)
+    for queue_id in range(3):
+        assert bodies(store, queue_id=queue_id) == [b"%d" % number for number in range(queue_id, 600, 3)]
+    store.abandon()
+    store = open_small(tmp_path)
+    assert sum(high for _topic, _queue_id, _low, high in store.queues()) == 600
+    assert all(len(store.query("T", f"k{number}", 8, 0, 1 << 60)) == 1 for number in range(600))
     store.close()
