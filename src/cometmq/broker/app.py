@@ -35,6 +35,7 @@ from cometmq.broker.upkeep import Upkeep
 from cometmq.clock import Clock, SystemClock
 from cometmq.model.topic import TopicConfig
 from cometmq.net.channel import Channel
+from cometmq.net.name_servers import NameServers, address_server_url
 from cometmq.net.routes import Routes
 from cometmq.net.server import Server, bind_group
 from cometmq.store.engine import Store
@@ -125,7 +126,14 @@ class Broker:
         closing.push_async_callback(routes.close)
         self.codes = routes.codes
 
-        registration = Registration(config, self.address, ha_address, topics)
+        name_servers = NameServers(
+            config.namesrv_addr or "",
+            by_dns=config.fetch_name_srv_addr_by_dns_lookup,
+            address_server=address_server_url(config.namesrv_domain, config.namesrv_subgroup)
+            if config.fetch_namesrv_addr_by_address_server
+            else None,
+        )
+        registration = Registration(config, self.address, ha_address, topics, name_servers)
 
         def announce(topic: TopicConfig | None) -> None:
             if topic is not None:

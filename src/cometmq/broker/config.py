@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cometmq.model.sysflag import READ_WRITE
+from cometmq.net.name_servers import DEFAULT_DOMAIN, DEFAULT_SUBGROUP
 
 MASTER_ID = 0
 
@@ -32,6 +33,10 @@ class BrokerConfig:
     broker_ip1: str | None = field(default=None, metadata={"key": "brokerIP1"})
     broker_ip2: str | None = field(default=None, metadata={"key": "brokerIP2"})
     namesrv_addr: str | None = None
+    fetch_name_srv_addr_by_dns_lookup: bool = False
+    fetch_namesrv_addr_by_address_server: bool = False
+    namesrv_domain: str = field(default=DEFAULT_DOMAIN, metadata={"key": "rocketmq.namesrv.domain"})
+    namesrv_subgroup: str = field(default=DEFAULT_SUBGROUP, metadata={"key": "rocketmq.namesrv.domain.subgroup"})
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
     compressed_register: bool = False

@@ -17,7 +17,8 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.topics import Topics
 from cometmq.errors import CometError
 from cometmq.model.topic import TopicConfig
-from cometmq.net.pool import Pool, split_addresses
+from cometmq.net.name_servers import NameServers
+from cometmq.net.pool import Pool
 from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.bodies.registration import Registration as Announcement
 from cometmq.wire.bodies.registration import encode_registration
@@ -31,12 +32,14 @@ UNREGISTER_TIMEOUT_MS = 3_000
 class Registration:
     """Keeps the name servers informed until closed."""
 
-    def __init__(self, config: BrokerConfig, address: str, ha_address: str, topics: Topics) -> None:
+    def __init__(
+        self, config: BrokerConfig, address: str, ha_address: str, topics: Topics, name_servers: NameServers
+    ) -> None:
         self._config = config
         self._address = address
         self._ha_address = ha_address
         self._topics = topics
-        self._namesrvs = split_addresses(config.namesrv_addr or "")
+        self._name_servers = name_servers
         self._pool = Pool()
         self._changed: dict[str, TopicConfig] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,14 +47,15 @@ class Registration:
 
     async def announce_all(self) -> None:
         """Tell everybody everything."""
+        await self._name_servers.refresh()
         topics = list(self._topics)
         async with asyncio.TaskGroup() as group:
-            for namesrv in self._namesrvs:
+            for namesrv in self._name_servers.addresses:
                 group.create_task(self._register(namesrv, topics))
 
     def announce(self, topic: TopicConfig) -> None:
         """A topic has changed: tell everybody at the end of this turn of the loop."""
-        if not self._changed and self._namesrvs:
+        if not self._changed and self._name_servers.addresses:
             task = asyncio.get_running_loop().create_task(self._announce_changed())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -61,7 +65,7 @@ class Registration:
         await asyncio.sleep(0)
         changed, self._changed = list(self._changed.values()), {}
         async with asyncio.TaskGroup() as group:
-            for namesrv in self._namesrvs:
+            for namesrv in self._name_servers.addresses:
                 group.create_task(self._register(namesrv, changed))
 
     async def _register(self, namesrv: str, topics: list[TopicConfig]) -> None:
@@ -95,7 +99,7 @@ class Registration:
         """Leave every name server."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *map(self._unregister, self._namesrvs), return_exceptions=True)
+        await asyncio.gather(*self._tasks, *map(self._unregister, self._name_servers.addresses), return_exceptions=True)
         await self._pool.close()
 
     async def _unregister(self, namesrv: str) -> None:

@@ -50,7 +50,7 @@ async def test_a_failed_sync_refuses_everyone_and_is_never_retried_as_success(
 async def test_a_slow_sync_is_answered_as_not_known_to_be_durable(
     broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with broker(syncFlushTimeout="100", flushIntervalCommitLog="20") as (_, channel):
+    async with broker(syncFlushTimeout="1000", flushIntervalCommitLog="20") as (_, channel):
         await channel.call(send(), b"quick")
         released = Event()
         replace_sync(monkeypatch, lambda _fd: released.wait(10))
