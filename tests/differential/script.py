@@ -112,7 +112,7 @@ def _bad_bodies(ask: Ask) -> Iterator[tuple[str, Ask]]:
 
 
 def is_whole(value: str) -> bool:
-    return value.removeprefix("-").isdigit() or value in ("{crc}", "{now}")
+    return value.removeprefix("-").isdigit() or value in ("{crc}", "{now}", "{sent[physical]}")
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

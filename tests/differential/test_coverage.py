@@ -1,4 +1,4 @@
-"""The scripts leave no gap: every code that CometMQ answers × valid, missing, wrong type, absent × both header forms."""
+"""The scripts leave no gap: every code that CometMQ answers × valid, missing, wrong type, absent × both forms."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ ANSWERED = [(server, request) for server in SERVERS for request in sorted(handle
 GROUND_FLOOR: dict[Server, set[int]] = {
     "namesrv": {100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 217, 219, 224, 304, 311, 312, 313, 318, 319, 322, 327,
                 901, 904},
-    "broker": {10, 11, 12, 14, 15, 17, 18, 21, 29, 30, 31, 32, 33, 34, 35, 38, 43, 46, 200, 201, 207, 215, 225, 310, 320,
-               351, 352, 361},
+    "broker": {10, 11, 12, 14, 15, 17, 18, 21, 29, 30, 31, 32, 33, 34, 35, 38, 43, 46, 200, 201, 207, 215, 225, 310,
+               320, 351, 352, 361},
 }  # fmt: skip
 
 
