@@ -15,8 +15,10 @@ from typing import Any
 
 from tests.original import BrokerProcess, CometBroker, JavaBroker
 
+from cometmq.errors import ProtocolError
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
+from cometmq.wire import fastjson
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
@@ -97,14 +99,11 @@ def served(broker: BrokerProcess, messages: int) -> Served:
 
 def stored_offsets(store: Path) -> dict[str, Any]:
     """What consumerOffset.json holds for the group."""
-    path = store / "config" / "consumerOffset.json"
     try:
-        text = path.read_text(encoding="utf-8")
-        for queue in range(QUEUES):  # fastjson writes whole-number keys bare
-            text = text.replace(f"{{{queue}:", f'{{"{queue}":').replace(f",{queue}:", f',"{queue}":')
-        table = json.loads(text).get("offsetTable", {})
-    except (OSError, ValueError):
+        saved = fastjson.loads((store / "config" / "consumerOffset.json").read_bytes())
+    except (OSError, ProtocolError):  # not there yet, or just being written
         return {}
+    table = saved.get("offsetTable", {})
     return dict(table.get(f"{TOPIC}@{GROUP}", {}))
 
 
@@ -175,7 +174,9 @@ async def _look(channel: Channel, messages: int) -> Served:
         found.by_time[queue] = await _by_time(channel, queue, found.records[queue])
     found.topic = json.loads(bytes((await _ask(channel, GetTopicConfig(TOPIC))).body))
     found.group = json.loads(bytes((await _ask(channel, GetGroupConfig(GROUP))).body))
-    for key in ("key0", "key101", "even1"):
+    every = b"".join(record for queue in range(QUEUES) for record in found.records[queue])
+    keys = [record.properties["KEYS"].split(" ") for record in decode_records(every) if "KEYS" in record.properties]
+    for key in {keys[0][0], keys[len(keys) // 2][0], keys[-1][0], keys[-1][1]}:
         found.by_key[key] = await _by_key(channel, key)
     for record in decode_records(b"".join(found.records[0][::40])):
         found.by_id.append(bytes((await _ask(channel, ViewMessage(record.physical_offset))).body))
