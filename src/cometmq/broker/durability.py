@@ -61,6 +61,7 @@ class Durability:
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_ends = False
         self._flushing: asyncio.Future[int] | None = None
+        self._safe_offset = store.flushed_offset  # released and dispatched; maintenance may have flushed more
         self._last_flush = self._loop.time()
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
         self.last_write_s = 0.0
@@ -72,6 +73,7 @@ class Durability:
 
     def answer_when_safe(self, end_offset: int, call: Call, fields: dict[str, str], *, sync: bool = True) -> None:
         """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""
+        call.command.body = b""  # the log has it; kept here, it would hold a receive buffer while the disk is slow
         if self._sync and sync:
             self._waiting.append((end_offset, self._loop.time(), call, fields))
         else:
@@ -84,11 +86,10 @@ class Durability:
         self._turn_ends = False
         began = self._loop.time()
         try:
-            self._before_answers()
             self._store.write()
+            self._before_answers()
         except (StoreError, OSError) as fault:
             self._refuse_all(fault)
-            return
         self.last_write_s = self._loop.time() - began
         unwritten, self._unwritten = self._unwritten, []
         for call, fields in unwritten:
@@ -112,7 +113,7 @@ class Durability:
     # --- flushing
 
     def _start_flush(self) -> None:
-        if self._flushing is None and self._store.written_offset > self._store.flushed_offset:
+        if self._flushing is None and self._store.written_offset > self._safe_offset:
             self._flushing = self._loop.run_in_executor(self._thread, self._store.flush_log)
             self._flushing.add_done_callback(self._flushed)
 
@@ -125,13 +126,14 @@ class Durability:
         if fault is not None:
             self._refuse_all(fault)
             return
+        self._safe_offset = done.result()
         if self._sync:
-            self._release(done.result())
+            self._release(self._safe_offset)
             self._dispatch()
             self._start_flush()
 
     def _refuse_all(self, fault: BaseException) -> None:
-        log.error("the store takes no more writes: %s", fault)
+        log.error("those who wait for the disk are refused: %s", fault)
         calls = [call for call, _ in self._unwritten] + [call for _, _, call, _ in self._waiting]
         self._unwritten.clear()
         self._waiting.clear()
@@ -141,7 +143,7 @@ class Durability:
     def _tick(self) -> None:
         """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""
         now = self._loop.time()
-        dirty = self._store.written_offset - self._store.flushed_offset
+        dirty = self._store.written_offset - self._safe_offset
         if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
             self._start_flush()
         while self._waiting and now - self._waiting[0][1] > self._timeout_s:
@@ -155,9 +157,8 @@ class Durability:
             self._timer.cancel()
         if self._turn_ends:
             self._end_turn()
-        while self._store.writable and self._store.written_offset > self._store.flushed_offset:
-            self._start_flush()
-            if self._flushing is not None:
-                await asyncio.wait([self._flushing])
-                await asyncio.sleep(0)  # let `_flushed` run
+        self._start_flush()
+        while self._flushing is not None:  # `_flushed` starts the next where more was written meanwhile
+            await asyncio.wait([self._flushing])
+            await asyncio.sleep(0)  # let `_flushed` run
         self._thread.shutdown()

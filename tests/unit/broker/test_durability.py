@@ -10,9 +10,12 @@ from threading import Event, current_thread
 
 import pytest
 from tests.conftest import StartBroker
-from tests.unit.broker.test_send_and_pull import pull, pulled, send
+from tests.unit.broker.test_send_and_pull import SUBSCRIPTION, SUSPEND, pull, pulled, send
 
+from cometmq.errors import StoreError
+from cometmq.store.commit_log import CommitLog
 from cometmq.store.fs import OsFs
+from cometmq.store.tables import TableFile
 from cometmq.wire.codes import ResponseCode
 
 
@@ -89,3 +92,38 @@ async def test_too_many_waiting_sends_are_turned_away(broker: StartBroker, monke
         codes = [(await call).code for call in calls]
         assert codes.count(ResponseCode.SYSTEM_BUSY) == 5
         assert codes.count(ResponseCode.SUCCESS) == 10
+
+
+async def test_a_flush_by_someone_else_answers_too(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = CommitLog.write
+
+    def write_and_lose_the_race(log: CommitLog) -> int:
+        written = write(log)
+        log.flush()  # as maintenance does in its thread, at any moment
+        return written
+
+    monkeypatch.setattr(CommitLog, "write", write_and_lose_the_race)
+    async with broker() as (_, channel):
+        await channel.call(send(queue_id=1), b"makes the topic")
+        waiting = asyncio.create_task(channel.exchange(pull(sys_flag=SUBSCRIPTION | SUSPEND).command()))
+        assert (await channel.exchange(send().command(b"x"))).code == ResponseCode.SUCCESS
+        assert (await asyncio.wait_for(waiting, 2)).code == ResponseCode.SUCCESS
+
+
+async def test_a_topic_that_cannot_be_saved_refuses_its_sends_and_piles_up_nothing(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs: list[CommitLog] = []
+    load = CommitLog.load
+    monkeypatch.setattr(CommitLog, "load", lambda log: (logs.append(log), load(log)))
+
+    def full(_file: TableFile, _table: dict[str, object]) -> bool:
+        raise StoreError("the disk is full")
+
+    async with broker() as (_, channel):
+        with monkeypatch.context() as patch:
+            patch.setattr(TableFile, "save", full)
+            answers = [await channel.exchange(send().command(b"x")) for _ in range(3)]
+        assert {answer.code for answer in answers} == {ResponseCode.SYSTEM_ERROR}
+        assert not logs[0].parts
+        await channel.call(send(), b"room again")
