@@ -65,7 +65,7 @@ class Offsets(Saved):
         if queues is None:
             self._offsets[key] = queues = {}
         queues[queue_id] = offset
-        self.unsaved = True
+        self.mark()
         self._commits += 1
         if not self._commits % self._version_step:
             self.data_version.advance(self._clock.now_ms())

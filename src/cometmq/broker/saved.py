@@ -7,7 +7,8 @@ A change only marks the table; `persist` writes it, once for all changes since t
 - the app's ticker, for what may be lost with little harm (offsets, groups that the next heartbeat makes again);
 - the app at close.
 
-A save that fails raises and leaves the mark, so that the next `persist` tries again.
+Changes are counted, and a save remembers how many it holds only when it is done: one that failed, was cancelled or
+still waits for its thread leaves the next `persist` its work.
 
 Mirrors: ConfigManager.
 """
@@ -42,10 +43,9 @@ class Saved:
         self._table = table
         self._snapshot = snapshot
         self._unknown: dict[str, Any] = {}
-        self.unsaved = False
         self._saving = Lock()
-        self._taken = 0
-        self._written = 0
+        self._changes = 0
+        self._saved_changes = 0
 
     def load(self, read: Callable[[dict[str, Any]], None]) -> None:
         """Let `read` take what was saved, if anything was; what it has no name for is kept for the next save."""
@@ -59,9 +59,13 @@ class Saved:
         known = self._snapshot()
         self._unknown = {key: value for key, value in found.items() if key not in known}
 
+    @property
+    def unsaved(self) -> bool:
+        return self._changes > self._saved_changes
+
     def mark(self) -> None:
         """Something has changed."""
-        self.unsaved = True
+        self._changes += 1
 
     def persist(self) -> bool:
         """Save if anything has changed; says whether it had to."""
@@ -76,17 +80,10 @@ class Saved:
             await asyncio.get_running_loop().run_in_executor(thread, self._save, *self._take())
 
     def _take(self) -> tuple[int, dict[str, Any]]:
-        self.unsaved = False
-        self._taken += 1
-        return self._taken, {**self._unknown, **self._snapshot()}
+        return self._changes, {**self._unknown, **self._snapshot()}
 
-    def _save(self, number: int, table: dict[str, Any]) -> None:
+    def _save(self, changes: int, table: dict[str, Any]) -> None:
         with self._saving:
-            if number < self._written:
-                return  # a newer one overtook this one on its way through the thread
-            try:
+            if changes > self._saved_changes:  # else a newer one overtook this one on its way through the thread
                 self._table.save(table)
-            except BaseException:
-                self.unsaved = True
-                raise
-            self._written = number
+                self._saved_changes = changes

@@ -115,7 +115,12 @@ async def test_a_topic_that_cannot_be_saved_refuses_its_sends_and_piles_up_nothi
 ) -> None:
     logs: list[CommitLog] = []
     load = CommitLog.load
-    monkeypatch.setattr(CommitLog, "load", lambda log: (logs.append(log), load(log)))
+
+    def noted(log: CommitLog) -> None:
+        logs.append(log)
+        load(log)
+
+    monkeypatch.setattr(CommitLog, "load", noted)
 
     def full(_file: TableFile, _table: dict[str, object]) -> bool:
         raise StoreError("the disk is full")
