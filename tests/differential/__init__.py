@@ -4,10 +4,13 @@
     namesrv_scripts.py one script for each request code of the NameServer
     broker_scripts.py  one script for each request code of the broker
     target.py          a running server of either kind, asked over a raw connection
+    frames.py          bytes that are no requests
     reply.py           an answer as plain data that can be compared
     differences.py     the one list of what may differ, and why
     compat.py          that list as the page docs/reference/compat.md
-    bench_stores.py    store folders: filled, served and read back, for test_store_exchange
+    comparison.py      both sides asked, and what differs without an entry that covers it
+    exchange.py        store folders: filled, and all that a broker serves from them
+    handled.py         which codes have a handler: the scripts must cover them
 
 Every difference between two answers must be explained by an entry of the list, and every entry must explain one.
 """

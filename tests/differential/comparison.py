@@ -6,15 +6,19 @@ A case (a script in one header form) is run once, whoever asks for it first.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .broker_scripts import SCRIPTS as BROKER_SCRIPTS
-from .differences import Difference, Entry, covering, differences
+from .differences import Difference, covering, differences
+from .frames import HOSTILE, ending
 from .namesrv_scripts import SCRIPTS as NAMESRV_SCRIPTS
-from .script import FORMS, Form, Script
-from .target import Target
+from .script import FORMS, Form, Script, Server
+from .target import Answers, Target
 
+SERVERS: tuple[Server, ...] = ("namesrv", "broker")
 SCRIPTS: tuple[Script, ...] = NAMESRV_SCRIPTS + BROKER_SCRIPTS
 CASES: dict[str, tuple[Script, Form]] = {f"{one.name} {form}": (one, form) for one in SCRIPTS for form in FORMS}
 
@@ -32,20 +36,34 @@ class Comparison:
     def unexplained(self, case: str) -> list[Difference]:
         """The differences of a case that no entry covers."""
         if case not in self._found:
-            self._found[case] = list(self._compare(*CASES[case]))
+            self._found[case] = self._compare(*CASES[case])
+        return self._found[case]
+
+    def unexplained_end(self, name: str, server: Server) -> list[Difference]:
+        """The differences in how a connection ends that carried no request."""
+        case = f"{name} {server}"
+        if case not in self._found:
+            java, comet = self.runner.run(self._end_both(HOSTILE[name], server))
+            self._found[case] = self._not_covered(differences(0, name, {"end": java}, {"end": comet}))
         return self._found[case]
 
     def _compare(self, script: Script, form: Form) -> list[Difference]:
         java, comet = self.runner.run(self._ask_both(script, form))
+        found = (differences(script.ask.code, where, java[where], comet[where]) for where in java)
+        return self._not_covered(itertools.chain.from_iterable(found))
+
+    def _not_covered(self, found: Iterable[Difference]) -> list[Difference]:
         left_over = []
-        for where in java:
-            for difference in differences(script.ask.code, where, java[where], comet[where]):
-                entry: Entry | None = covering(difference)
-                if entry is None:
-                    left_over.append(difference)
-                else:
-                    self.used[entry.title] += 1
+        for difference in found:
+            entry = covering(difference)
+            if entry is None:
+                left_over.append(difference)
+            else:
+                self.used[entry.title] += 1
         return left_over
 
-    async def _ask_both(self, script: Script, form: Form) -> tuple[dict, dict]:  # type: ignore[type-arg]
-        return await asyncio.gather(self.java.run(script, form), self.comet.run(script, form))
+    async def _ask_both(self, script: Script, form: Form) -> list[Answers]:
+        return await asyncio.gather(*(side.run(script, form) for side in (self.java, self.comet)))
+
+    async def _end_both(self, data: bytes, server: Server) -> list[str]:
+        return await asyncio.gather(*(ending(side.addresses[server], data) for side in (self.java, self.comet)))

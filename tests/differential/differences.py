@@ -189,6 +189,14 @@ ENTRIES: Final = (
         when=_variant(r"missing body\.(clientID|producerDataSet\.0\.groupName) / after"),
     ),
     Entry(
+        title="Headers that cannot be read",
+        kind="difference",
+        why="A connection that sends a header of an unknown form, or a binary header that is cut short, is closed. "
+        "The original leaves it open and silent.",
+        where="end",
+        when=lambda one: (one.java, one.comet) == ("open", "closed"),
+    ),
+    Entry(
         title="Ids that the broker makes up",
         kind="mask",
         why="A message that came without a unique key gets one, made of address, process and time.",

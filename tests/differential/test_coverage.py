@@ -8,11 +8,10 @@ import pytest
 
 from cometmq.wire.schema import Header, wire_name
 
-from .comparison import CASES, SCRIPTS
+from .comparison import CASES, SCRIPTS, SERVERS
 from .handled import handled
 from .script import FORMS, VALID, Script, Server
 
-SERVERS: tuple[Server, ...] = ("namesrv", "broker")
 ANSWERED = [(server, request) for server in SERVERS for request in sorted(handled(server), key=lambda one: one.code)]
 
 # Declared first by the issue that built the ground floor; later ones add theirs by having a handler.
