@@ -23,7 +23,7 @@ from threading import Lock
 from typing import Final
 
 from cometmq.clock import Clock
-from cometmq.errors import MessageRefused, StoreNotWritable
+from cometmq.errors import MessageRefused, StoreError, StoreNotWritable
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import Buffer, FileSystem, write_all, write_parts
 from cometmq.store.segment import Segment, load_starts, segment_path
@@ -75,6 +75,12 @@ class CommitLog:
         for start in load_starts(self._fs, self.folder, self.segment_size, "mappedFileSizeCommitLog"):
             self.segments[start] = Segment(segment_path(self.folder, start), start, self.segment_size)
         self.min_offset = min(self.segments, default=0)
+        for start in range(self.min_offset, max(self.segments, default=0), self.segment_size):
+            if start not in self.segments:
+                raise StoreError(
+                    f"{segment_path(self.folder, start)} is missing between files that are there: restore it, "
+                    "or move those before it away to go on without them"
+                )
 
     def set_end(self, end: int, last_store_time_ms: int) -> None:
         """The log ends here: cut what is behind, durably, and go on from here."""
@@ -106,15 +112,16 @@ class CommitLog:
                 f"the message takes {size} bytes, and a segment has {self.segment_size} "
                 "(mappedFileSizeCommitLog): send it smaller"
             )
-        segment = self._next_segment()
-        if self.end < self.limit:
-            self.parts.append(encode_blank(self.limit - self.end))
-        self._seal()
-        self.segments[segment.start] = segment
-        if len(self.segments) == 1:
-            self.min_offset = segment.start
-        self.end = self._parts_at = segment.start
-        self.limit = segment.end
+        with self._create_lock:  # to the end: `prepare_spare` looks at `limit`, and must not make this one again
+            segment = self._next_segment()
+            if self.end < self.limit:
+                self.parts.append(encode_blank(self.limit - self.end))
+            self._seal()
+            self.segments[segment.start] = segment
+            if len(self.segments) == 1:
+                self.min_offset = segment.start
+            self.end = self._parts_at = segment.start
+            self.limit = segment.end
 
     def _seal(self) -> None:
         if self.parts:
@@ -122,9 +129,8 @@ class CommitLog:
             self.parts = []
 
     def _next_segment(self) -> Segment:
-        with self._create_lock:
-            spare, self._spare = self._spare, None
-            return spare if spare is not None and spare.start == self.limit else self._create_segment()
+        spare, self._spare = self._spare, None
+        return self._create_segment() if spare is None else spare
 
     def _create_segment(self) -> Segment:
         now = self._clock.monotonic_ms()
@@ -196,8 +202,9 @@ class CommitLog:
         with self._flush_lock:
             if self.fault is not None:
                 raise StoreNotWritable(self.fault)
-            target, store_time_ms = self.written, self.written_store_time_ms
-            at = self.flushed
+            # The time first: a write that ends between the two must not make it younger than what is flushed.
+            store_time_ms = self.written_store_time_ms
+            target, at = self.written, self.flushed
             try:
                 while at < target:
                     segment = self.segments[at - at % self.segment_size]

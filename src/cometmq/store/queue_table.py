@@ -194,7 +194,9 @@ class QueueTable:
         gone = [
             key
             for key, queue in self.queues.items()
-            if not is_system_topic(key[0]) and 0 <= queue.max_physical < min_physical
+            if not is_system_topic(key[0])
+            and 0 <= queue.max_physical < min_physical
+            and queue.next_offset == queue.max_offset  # else a message is under way to it
         ]
         for topic, queue_id in gone:
             self._delete(topic, queue_id)

@@ -69,6 +69,9 @@ class Reader:
         self._config = config
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._memory_size = memory * config.access_message_in_memory_max_ratio // 100
+        self._count_max = max(
+            config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk
+        )
         self.warm_offset = 0  # what stands before it was written by an earlier process
 
     def read(
@@ -92,6 +95,7 @@ class Reader:
         if offset > high:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [], 0, False, False)
         config, log = self._config, self._log
+        max_count = min(max_count, self._count_max)  # whatever is asked for, the work stays small
         scan_count = (max(config.max_filter_message_size, max_count * UNIT_SIZE) + UNIT_SIZE - 1) // UNIT_SIZE
         max_bytes = PULL_SIZE_MAX if max_bytes is None else min(max(max_bytes, PULL_SIZE_MIN), PULL_SIZE_MAX)
         if matches is None and queue.min_offset <= offset:

@@ -208,3 +208,17 @@ def test_progress_is_told(tmp_path: Path) -> None:
     store = Store.open(small_config(tmp_path), store_host=HOST, progress=lambda done, total: told.append((done, total)))
     assert len(told) > 3 and all(0 < done <= total for done, total in told)
     store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_segment_does_not_cost_those_behind_it(tmp_path: Path, clean: bool) -> None:
+    store = open_small(tmp_path)
+    for _ in range(4):
+        send(store, bytes(3000))
+    settle(store)
+    store.close() if clean else store.abandon()
+    segment(tmp_path, SEGMENT_SIZE).unlink()
+    with pytest.raises(StoreError, match="00000000000000004096 is missing"):
+        open_small(tmp_path)
+    assert segment(tmp_path, 2 * SEGMENT_SIZE).exists()
+    assert segment(tmp_path, 3 * SEGMENT_SIZE).exists()

@@ -379,3 +379,46 @@ def test_nothing_stays_open(tmp_path: Path, clean: bool) -> None:
         read_all(store)
         store.close() if clean else store.abandon()
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
+def test_a_queue_with_a_message_under_way_is_not_cleaned_away(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    send(store, bytes(3000))
+    send(store, bytes(3000), topic="Other")
+    settle(store)
+    store._log.drop_segment(0)
+    send(store, b"acknowledged soon")
+    assert store.clean_expired_queues() == 0
+    settle(store)
+    assert bodies(store) == [b"acknowledged soon"]
+    store.close()
+
+
+def test_a_pull_looks_at_a_bounded_part_of_the_queue(tmp_path: Path) -> None:
+    with_files = {"mapped_file_size_consume_queue": 5_000 * 20, "mapped_file_size_commit_log": 1 << 20}
+    store = open_small(tmp_path, **with_files)
+    for _ in range(5_000):
+        send(store, b"x")
+    settle(store)
+    found = store.read("T", 0, 0, 0x7FFF_FFFF, matches=lambda _code: False)
+    assert found.next_offset == 800  # maxFilterMessageSize
+    store.close()
+
+
+def test_a_spare_segment_is_never_the_one_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_small(tmp_path)
+    log = store._log
+    seal = log._seal
+    beside = threading.Thread(target=log.prepare_spare)
+
+    def seal_slowly() -> None:
+        beside.start()
+        beside.join(0.2)
+        seal()
+
+    send(store, bytes(3700))
+    monkeypatch.setattr(log, "_seal", seal_slowly)
+    send(store, bytes(3700))
+    beside.join()
+    assert log._spare is None or log._spare.start == log.limit
+    store.close()
