@@ -18,6 +18,7 @@ from typing import Any, Final
 from cometmq.net.routes import Call
 
 PARKED_MAX: Final = 100_000
+FORGET_STEP: Final = 1_000
 
 QueueKey = tuple[str, int]
 
@@ -35,6 +36,10 @@ class ParkedPull:
         self.context = context
 
 
+def _is_waited_for(pull: ParkedPull) -> bool:
+    return not pull.call.answered and pull.call.channel.is_open
+
+
 class LongPolling:
     """The parked pulls by queue. `wake(pull, timed_out)` runs one again and says whether it is answered."""
 
@@ -46,6 +51,7 @@ class LongPolling:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
+        self._forget_at = FORGET_STEP
 
     @property
     def count(self) -> int:
@@ -53,14 +59,27 @@ class LongPolling:
 
     def park(self, key: QueueKey, offset: int, timeout_s: float, call: Call, context: Any) -> bool:
         """Let a pull wait; False if too many wait already."""
+        if len(self._deadlines) >= self._forget_at:
+            self._forget_gone()
         if self._count >= PARKED_MAX:
             return False
+        call.command.body = b""  # a view, even an empty one, would hold a whole receive buffer
         pull = ParkedPull(key, offset, self._loop.time() + timeout_s, call, context)
         self._parked.setdefault(key, []).append(pull)
         heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))
         self._count += 1
         self._arm()
         return True
+
+    def _forget_gone(self) -> None:
+        """Let go of those that were answered early or whose connection is closed; their deadlines may be far."""
+        self._deadlines = [entry for entry in self._deadlines if _is_waited_for(entry[2])]
+        heapq.heapify(self._deadlines)
+        waiting = {key: list(filter(_is_waited_for, pulls)) for key, pulls in self._parked.items()}
+        self._parked = {key: pulls for key, pulls in waiting.items() if pulls}
+        self._count = sum(map(len, self._parked.values()))
+        kept = len(self._deadlines)
+        self._forget_at = min(2 * kept + FORGET_STEP, max(PARKED_MAX, kept + FORGET_STEP))
 
     def arrived(self, arrivals: Iterable[tuple[str, int, int]]) -> None:
         """Queues (topic, queue id, new max offset) have new messages."""
@@ -78,7 +97,7 @@ class LongPolling:
 
     def _try(self, pull: ParkedPull, max_offset: int) -> bool:
         """Whether a pull is done with: answered, or nobody is left to answer."""
-        if pull.call.answered or not pull.call.channel.is_open:
+        if not _is_waited_for(pull):
             return True
         return max_offset > pull.offset and self._wake(pull, False)
 

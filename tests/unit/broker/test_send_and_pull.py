@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import StartBroker
 
 from cometmq.net.channel import Channel
+from cometmq.store.reader import Reader
 from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
@@ -192,3 +193,37 @@ async def test_a_refused_pull(broker: StartBroker, fields: dict[str, Any], code:
         await channel.call(send(), b"x")
         answer = await channel.exchange(pull(**fields).command())
         assert answer.code == code
+
+
+async def test_a_parked_pull_finds_its_tag_behind_a_burst_of_others(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await channel.call(send(queue_id=1), b"makes the topic")
+        request = pull(sys_flag=SUBSCRIPTION | SUSPEND, subscription="wanted", suspend_timeout_millis=60_000)
+        waiting = asyncio.create_task(channel.exchange(request.command(), timeout_ms=10_000))
+        burst = [(0, b"x", b"TAGS\x01other\x02")] * 1_000 + [(0, b"for you", b"TAGS\x01wanted\x02")]
+        await channel.call(send(SendBatchMessage, batch=True), encode_batch(burst))
+        answer = await asyncio.wait_for(waiting, 2)
+        assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY  # so many are looked at in one go; go on from there
+        assert answer.ext["nextBeginOffset"] == "800"
+
+
+async def test_a_parked_pull_that_cannot_be_served_is_answered_and_the_others_are_served(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = Reader.slices
+    failures = iter([OSError(24, "Too many open files")])
+
+    def fail_once(reader: Reader, ranges: Any) -> list[memoryview]:
+        for failure in failures:
+            raise failure
+        return slices(reader, ranges)
+
+    monkeypatch.setattr(Reader, "slices", fail_once)
+    async with broker() as (_, channel):
+        await channel.call(send(queue_id=1), b"makes the topic")
+        parked = [
+            asyncio.create_task(channel.exchange(pull(sys_flag=SUBSCRIPTION | SUSPEND).command())) for _ in range(2)
+        ]
+        await channel.call(send(), b"wake up")
+        codes = [(await asyncio.wait_for(one, 2)).code for one in parked]
+        assert codes == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]

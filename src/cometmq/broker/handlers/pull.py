@@ -118,14 +118,22 @@ class Pull:
     def _wake(self, pull: ParkedPull, timed_out: bool) -> bool:
         """Run a parked pull again; False leaves it parked."""
         context: PullContext = pull.context
-        if not timed_out and context.matches is not None:
-            topic, queue_id = pull.key
-            found = self._store.read(topic, queue_id, pull.offset, 1, None, context.matches)
-            if found.status is not ReadStatus.FOUND:
-                pull.offset = max(pull.offset, found.next_offset)
+        try:
+            if not timed_out and context.matches is not None and not self._finds(pull, context.matches):
                 return False
-        self._run(context, pull.call, may_park=False)
+            self._run(context, pull.call, may_park=False)
+        except Exception as error:  # as in `Routes.answer`; and who is woken after it must have his turn
+            pull.call.refuse(error)
         return True
+
+    def _finds(self, pull: ParkedPull, matches: Callable[[int], bool]) -> bool:
+        """Whether something came that the pull wants; looks at all of it, for no later arrival may follow."""
+        topic, queue_id = pull.key
+        while True:
+            found = self._store.read(topic, queue_id, pull.offset, 1, None, matches)
+            if found.status is ReadStatus.FOUND or found.next_offset <= pull.offset:
+                return found.status is ReadStatus.FOUND
+            pull.offset = found.next_offset
 
     # --- the answer
 
@@ -158,8 +166,11 @@ class Pull:
         fault = done.exception()
         if isinstance(fault, Exception):
             call.refuse(fault)
-        else:
-            self._send(call, header, remark, done.result())
+        elif pieces := done.result():
+            self._send(call, header, remark, pieces)
+        else:  # retention was faster
+            removed = ReadStatus.MESSAGE_WAS_REMOVING
+            call.reply(header, code=_CODES[removed], remark=removed.name)
 
     @staticmethod
     def _send(call: Call, header: PullMessageReply, remark: str, pieces: list[bytes] | list[memoryview]) -> None:
