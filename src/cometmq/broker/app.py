@@ -37,7 +37,7 @@ from cometmq.model.topic import TopicConfig
 from cometmq.net.channel import Channel
 from cometmq.net.name_servers import NameServers, address_server_url
 from cometmq.net.routes import Routes
-from cometmq.net.server import Server, bind_group
+from cometmq.net.server import Server, bind_group, ip_of
 from cometmq.store.engine import Store
 from cometmq.store.fs import OsFs
 from cometmq.store.tables import TableFile
@@ -87,7 +87,7 @@ class Broker:
 
         loop = asyncio.get_running_loop()
         store_config = self.settings.store
-        store_host = pack_host(ip, self.port)
+        store_host = pack_host(await ip_of(ip), self.port)
         store = await loop.run_in_executor(None, lambda: Store.open(store_config, store_host=store_host))
         closing.callback(store.close)
         fs = OsFs()
@@ -150,6 +150,7 @@ class Broker:
             await server.listen(sock)
         upkeep = Upkeep(store)
         closing.callback(upkeep.close)
+        closing.push_async_callback(registration.close)
         save_every_s = config.flush_consumer_offset_interval / 1000
         housekeeping = Housekeeping(
             [
@@ -159,11 +160,10 @@ class Broker:
                 Job("saving topics", save_every_s, partial(upkeep.save, topics)),
                 Job("expiring clients", 10.0, members.expire),
                 Job("writing queues", store_config.flush_interval_consume_queue / 1000, upkeep.write_queues),
-                Job("deleting old files", 10.0, upkeep.delete_expired),
+                Job("deleting old files", store_config.clean_resource_interval / 1000, upkeep.delete_expired),
             ]
         )
-        closing.push_async_callback(housekeeping.close)
-        closing.push_async_callback(registration.close)
+        closing.push_async_callback(housekeeping.close)  # first, so that nobody registers us again
         await registration.announce_all()
 
 

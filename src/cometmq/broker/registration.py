@@ -55,7 +55,9 @@ class Registration:
 
     def announce(self, topic: TopicConfig) -> None:
         """A topic has changed: tell everybody at the end of this turn of the loop."""
-        if not self._changed and self._name_servers.addresses:
+        if not self._name_servers.addresses:
+            return  # whoever is found later is told everything
+        if not self._changed:
             task = asyncio.get_running_loop().create_task(self._announce_changed())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

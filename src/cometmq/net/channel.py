@@ -59,8 +59,11 @@ class Channel(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         if isinstance(name, tuple) and len(name) >= 2:
-            self.peer_host = pack_host(name[0], name[1])
-            self.peer = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
+            ip, port = name[:2]
+            if ":" not in (inner := ip.removeprefix("::ffff:")):
+                ip = inner  # version 4 over a socket of version 6: Java sees version 4
+            self.peer_host = pack_host(ip, port)
+            self.peer = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         if self._on_open is not None:
             self._on_open(self)
 

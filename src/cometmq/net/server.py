@@ -80,6 +80,15 @@ def outward_ip(bind_address: str) -> str:
             return "::1" if family is socket.AF_INET6 else "127.0.0.1"
 
 
+async def ip_of(host: str) -> str:
+    """The address behind a name, one of version 4 if there is any, as Java chooses; an address is its own."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as unknown:
+        raise ConfigError(f"{host} is neither an address nor a name that can be looked up: {unknown}") from None
+    return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
+
+
 class Server:
     """Accepts connections on one or more sockets and hands their requests to one sink."""
 
@@ -102,6 +111,7 @@ class Server:
         self._sweep_s = min(SWEEP_S, idle_s / 2, unfinished_s / 2)
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
+        self._closing = False
         self.channels: set[Channel] = set()
 
     async def listen(self, sock: socket.socket) -> None:
@@ -115,6 +125,9 @@ class Server:
         return Channel(self._on_request, on_open=self._opened, on_close=self._closed)
 
     def _opened(self, channel: Channel) -> None:
+        if self._closing:  # it was accepted before we closed
+            channel.close("the server stops")
+            return
         if len(self.channels) >= self._connections_max:
             log.warning("refused %s: %d connections are open, the most allowed", channel.peer, len(self.channels))
             channel.close("too many connections")
@@ -142,6 +155,7 @@ class Server:
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
+        self._closing = True
         if self._sweep is not None:
             self._sweep.cancel()
         for server in self._servers:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from cometmq.errors import ConfigError
+
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 
@@ -22,8 +24,6 @@ class StoreConfig:
 
     store_path_root_dir: str = field(default_factory=lambda: str(Path.home() / "store"))
     store_path_commit_log: str | None = None
-    store_path_consume_queue: str | None = None
-    store_path_index: str | None = None
 
     mapped_file_size_commit_log: int = 1024 * 1024 * 1024
     mapped_file_size_consume_queue: int = 300_000 * 20
@@ -63,17 +63,21 @@ class StoreConfig:
     default_query_max_num: int = 32
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
+    def __post_init__(self) -> None:
+        if self.flush_disk_type not in (SYNC_FLUSH, ASYNC_FLUSH):
+            raise ConfigError(f"flushDiskType={self.flush_disk_type}: {SYNC_FLUSH} or {ASYNC_FLUSH} is expected")
+
     @property
     def commit_log_dir(self) -> str:
         return self.store_path_commit_log or f"{self.store_path_root_dir}/commitlog"
 
     @property
     def consume_queue_dir(self) -> str:
-        return self.store_path_consume_queue or f"{self.store_path_root_dir}/consumequeue"
+        return f"{self.store_path_root_dir}/consumequeue"
 
     @property
     def index_dir(self) -> str:
-        return self.store_path_index or f"{self.store_path_root_dir}/index"
+        return f"{self.store_path_root_dir}/index"
 
     @property
     def config_dir(self) -> str:

@@ -227,3 +227,13 @@ async def test_a_parked_pull_that_cannot_be_served_is_answered_and_the_others_ar
         await channel.call(send(), b"wake up")
         codes = [(await asyncio.wait_for(one, 2)).code for one in parked]
         assert codes == [ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
+
+
+async def test_a_batch_counts_with_all_its_bytes(broker: StartBroker) -> None:
+    async with broker(maxMessageSize="1000") as (_, channel):
+        request = send(SendBatchMessage, batch=True)
+        await channel.call(request, encode_batch([(0, b"x", b"")] * 43))
+        answer = await channel.exchange(request.command(encode_batch([(0, b"x", b"")] * 44)))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert len(await pulled(channel)) == 32
+        assert len(await pulled(channel, offset=32)) == 11

@@ -347,3 +347,41 @@ def test_group_is_all_or_nothing() -> None:
         with pytest.raises(ConfigError):
             bind_group("127.0.0.1", port - 1, (0, 1))
         bind("127.0.0.1", port - 1).close()  # given back
+
+
+class Stub(asyncio.Transport):
+    """A transport of the address ::ffff:10.1.2.3."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("::ffff:10.1.2.3", 99, 0, 0)})
+
+    def is_closing(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+def test_who_was_accepted_before_the_server_closed_is_closed_too() -> None:
+    async def test() -> None:
+        async with serving() as running:
+            late = running.server._accept()
+            await running.server.close()
+            late.connection_made(Stub())
+            assert late.closed.done()
+            assert late not in running.server.channels
+
+    run(test())
+
+
+def test_version_4_over_a_socket_of_version_6_is_version_4() -> None:
+    async def test() -> None:
+        channel = Channel(lambda _channel, _command: None)
+        channel.connection_made(Stub())
+        assert channel.peer == "10.1.2.3:99"
+        assert channel.peer_host == bytes((10, 1, 2, 3, 0, 0, 0, 99))
+
+    run(test())

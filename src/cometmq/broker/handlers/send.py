@@ -120,6 +120,11 @@ class Send:
         queue_id = request.queue_id
         if queue_id < 0:
             queue_id = random.randrange(topic.write_queue_nums)
+        limit = self._store.config.max_message_size
+        if len(call.command.body) > limit:
+            raise RequestRefused(
+                "SYSTEM_ERROR", f"message body size exceeded: the batch has {len(call.command.body)} of {limit} bytes"
+            )
         items = []
         for flag, body, data in split_batch(call.command.body):
             found = properties.parse(str(data, "utf-8", "replace"))
