@@ -14,6 +14,7 @@ import random
 from contextlib import AsyncExitStack
 from functools import partial
 
+from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
 from cometmq.broker.durability import Durability
 from cometmq.broker.groups import Groups
@@ -107,14 +108,26 @@ class Broker:
             closing.callback(saved.persist)
 
         pull = Pull(config, topics, groups, members, offsets, store)
-        durability = Durability(store, before_answers=topics.persist, on_arrivals=pull.long_polling.arrived)
+        acknowledgements = Acknowledgements(config)
+        durability = Durability(
+            store, acknowledgements, before_answers=topics.persist, on_arrivals=pull.long_polling.arrived
+        )
         closing.push_async_callback(durability.close)
         closing.callback(pull.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
 
         routes = Routes()
         routes.add(
-            Send(config, topics, store, durability, Admission(config, durability), unique_ids, self._clock),
+            Send(
+                config,
+                topics,
+                store,
+                durability,
+                Admission(config, durability),
+                acknowledgements,
+                unique_ids,
+                self._clock,
+            ),
             pull,
             OffsetHandlers(topics, groups, offsets, store),
             MemberHandlers(config, members, groups, topics, self._clock),

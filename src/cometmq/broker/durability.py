@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from cometmq.broker.acknowledgements import Acknowledgements, Receipt
 from cometmq.errors import StoreError, StoreNotWritable
 from cometmq.net.routes import Call
 from cometmq.store.dispatch import Arrival
@@ -33,7 +34,7 @@ log = logging.getLogger("cometmq.broker")
 _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _PAGE_SIZE: Final = 4096
 
-Waiter = tuple[int, float, Call, dict[str, str]]  # end offset, since, call, fields of the answer
+Waiter = tuple[int, float, Call, Receipt]  # end offset, since, call, what it is told
 
 
 class Durability:
@@ -42,12 +43,14 @@ class Durability:
     def __init__(
         self,
         store: Store,
+        acknowledgements: Acknowledgements,
         *,
         before_answers: Callable[[], object],
         on_arrivals: Callable[[Iterable[Arrival]], None],
     ) -> None:
         config = store.config
         self._store = store
+        self._acknowledgements = acknowledgements
         self._before_answers = before_answers
         self._on_arrivals = on_arrivals
         self._sync = config.sync_flush
@@ -56,7 +59,7 @@ class Durability:
         self._thorough_s = config.flush_commit_log_thorough_interval / 1000
         self._least_bytes = config.flush_commit_log_least_pages * _PAGE_SIZE
         self._loop = asyncio.get_running_loop()
-        self._unwritten: list[tuple[Call, dict[str, str]]] = []  # answered when this turn's bytes are written
+        self._unwritten: list[tuple[Call, Receipt]] = []  # answered when this turn's bytes are written
         self._waiting: deque[Waiter] = deque()  # answered when they are flushed
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_ends = False
@@ -71,13 +74,13 @@ class Durability:
         """How many calls wait for the disk."""
         return len(self._waiting)
 
-    def answer_when_safe(self, end_offset: int, call: Call, fields: dict[str, str], *, sync: bool = True) -> None:
+    def answer_when_safe(self, end_offset: int, call: Call, receipt: Receipt, *, sync: bool = True) -> None:
         """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""
         call.command.body = b""  # the log has it; kept here, it would hold a receive buffer while the disk is slow
         if self._sync and sync:
-            self._waiting.append((end_offset, self._loop.time(), call, fields))
+            self._waiting.append((end_offset, self._loop.time(), call, receipt))
         else:
-            self._unwritten.append((call, fields))
+            self._unwritten.append((call, receipt))
         if not self._turn_ends:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)
@@ -92,18 +95,19 @@ class Durability:
             self._refuse_all(fault)
         self.last_write_s = self._loop.time() - began
         unwritten, self._unwritten = self._unwritten, []
-        for call, fields in unwritten:
-            call.reply(ext=fields)
+        acknowledge = self._acknowledgements.send
+        for call, receipt in unwritten:
+            acknowledge(call, receipt)
         if self._sync:
             self._start_flush()
         else:
             self._dispatch()
 
     def _release(self, safe_offset: int) -> None:
-        waiting = self._waiting
+        waiting, acknowledge = self._waiting, self._acknowledgements.send
         while waiting and waiting[0][0] <= safe_offset:
-            _, _, call, fields = waiting.popleft()
-            call.reply(ext=fields)
+            _, _, call, receipt = waiting.popleft()
+            acknowledge(call, receipt)
 
     def _dispatch(self) -> None:
         arrivals = self._store.dispatch()
@@ -147,8 +151,8 @@ class Durability:
         if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
             self._start_flush()
         while self._waiting and now - self._waiting[0][1] > self._timeout_s:
-            _, _, call, fields = self._waiting.popleft()
-            call.reply(code=_FLUSH_TIMEOUT, ext=fields)
+            _, _, call, receipt = self._waiting.popleft()
+            self._acknowledgements.send(call, receipt, _FLUSH_TIMEOUT)
         self._timer = self._loop.call_later(self._interval_s, self._tick)
 
     async def close(self) -> None:

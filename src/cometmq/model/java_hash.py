@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import mul
 from sys import byteorder
 from typing import Final
@@ -62,6 +63,7 @@ def string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
+@lru_cache(4096)  # a program has few tags and sends them often
 def tags_code(tags: str | None) -> int:
     """The tag's hash as a ConsumeQueue unit stores it; no tag is 0."""
     return string_hash(tags) if tags else 0

@@ -88,6 +88,12 @@ class Call:
         )
         self.channel.send(encode_head(answer, body_size), *body)
 
+    def reply_frame(self, frame: bytes) -> None:
+        """Answer with a frame that is encoded already."""
+        if not (self.answered or self.command.flag & FLAG_ONE_WAY):
+            self.answered = True
+            self.channel.send(frame)
+
     def refuse(self, error: Exception) -> None:
         """Answer with an error."""
         if isinstance(error, CometError):

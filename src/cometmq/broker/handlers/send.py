@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
+from cometmq.broker.acknowledgements import Acknowledgements, Receipt
 from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
@@ -43,6 +44,7 @@ class Send:
         store: Store,
         durability: Durability,
         admission: Admission,
+        acknowledgements: Acknowledgements,
         unique_ids: UniqueIds,
         clock: Clock,
     ) -> None:
@@ -56,10 +58,7 @@ class Send:
         self._broker_writable = bool(config.broker_permission & Perm.WRITE)
         self._transactions_refused = config.reject_transaction_message
         self._id_prefix = store.store_host.hex().upper()
-        self._fixed_fields = {
-            properties.MSG_REGION: config.region_id,
-            properties.TRACE_ON: "true" if config.trace_on else "false",
-        }
+        self._fixed_fields = acknowledgements.fixed_fields
         self._own_properties = {**self._fixed_fields, properties.CLUSTER: config.broker_cluster_name}
         self._own_text = properties.render(self._own_properties)
 
@@ -102,14 +101,9 @@ class Send:
             )
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        fields = {
-            "msgId": f"{self._id_prefix}{placed.physical_offset:016X}",
-            "queueId": str(queue_id),
-            "queueOffset": str(placed.queue_offset),
-            "transactionId": uniq_key,
-            **self._fixed_fields,
-        }
-        self._acknowledge(found, placed.physical_offset + placed.size, call, fields)
+        at, size, queue_offset, _ = placed
+        receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, uniq_key)
+        self._acknowledge(found, at + size, call, receipt)
         return LATER
 
     def _send_batch(self, request: AnySend, call: Call) -> Later:
@@ -151,21 +145,15 @@ class Send:
         except MessageRefused as refused:
             raise self._illegal(refused) from None
         outer = properties.parse(request.properties or "")
-        fields = {
-            "msgId": ",".join([f"{self._id_prefix}{one.physical_offset:016X}" for one in placed]),
-            "queueId": str(queue_id),
-            "queueOffset": str(placed[0].queue_offset),
-            **self._fixed_fields,
-        }
-        if properties.UNIQ_KEY in outer:
-            fields["transactionId"] = outer[properties.UNIQ_KEY]
-        self._acknowledge(outer, placed[-1].physical_offset + placed[-1].size, call, fields)
+        ids = ",".join([f"{self._id_prefix}{one.physical_offset:016X}" for one in placed])
+        receipt = Receipt(ids, queue_id, placed[0].queue_offset, outer.get(properties.UNIQ_KEY))
+        self._acknowledge(outer, placed[-1].physical_offset + placed[-1].size, call, receipt)
         return LATER
 
-    def _acknowledge(self, found: dict[str, str], end_offset: int, call: Call, fields: dict[str, str]) -> None:
+    def _acknowledge(self, found: dict[str, str], end_offset: int, call: Call, receipt: Receipt) -> None:
         wait = found.get(properties.WAIT)
         sync = wait is None or wait.lower() == "true"  # else the producer asked not to wait for the disk
-        self._durability.answer_when_safe(end_offset, call, fields, sync=sync)
+        self._durability.answer_when_safe(end_offset, call, receipt, sync=sync)
 
     # --- checks
 
@@ -211,7 +199,7 @@ class Send:
         if not found.get(properties.UNIQ_KEY):
             found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.make(self._clock.now_ms())
             text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"
-        if found.keys() & self._own_properties.keys():
+        if not found.keys().isdisjoint(self._own_properties):
             found.update(self._own_properties)
             text = properties.render(found)
         else:
