@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.docs import config_page
 
-from cometmq.cli import build_parser
+from cometmq.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -31,14 +31,21 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_commands_are_ones_we_have(page: Path) -> None:
+def test_commands_are_ones_we_have(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     for line in commands(page):
         program, *arguments = shlex.split(line)
         if program == "make":
             assert arguments[0] in targets, f"{page.name}: there is no target {arguments[0]}"
         elif program == "cometmq":
-            build_parser().parse_args(arguments)
+            command, *flags = arguments
+            assert command in COMMANDS, f"{page.name}: there is no command {command}"
+            with pytest.raises(SystemExit):
+                main([command, "--help"])
+            unknown = {flag for flag in flags if flag.startswith("-")} - set(
+                re.findall(r"--?\w[\w-]*", capsys.readouterr().out)
+            )
+            assert not unknown, f"{page.name}: cometmq {command} has no {unknown}"
         else:
             assert program in ("mqnamesrv", "mqbroker"), f"{page.name}: who runs {line!r}?"
 
