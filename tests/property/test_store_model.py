@@ -61,7 +61,9 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def append_batch(self, topic: str, queue_id: int, some: list[bytes]) -> None:
         queue = self.sent.setdefault((topic, queue_id), [])
         keys = [f"{topic}{queue_id}-{len(queue) + n}" for n in range(len(some))]
-        items = [(0, body, f"KEYS\x01{key}\x02".encode(), 0, key, None) for body, key in zip(some, keys, strict=True)]
+        items = [
+            (0, body, f"KEYS\x01{key}\x02".encode(), None, key, None) for body, key in zip(some, keys, strict=True)
+        ]
         placed = self.store.append_batch(topic, queue_id, items)
         assert [place.queue_offset for place in placed] == [len(queue) + n for n in range(len(some))]
         queue += some

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, StoreNotWritable
+from cometmq.model.java_hash import tags_code
 from cometmq.model.names import topic_fault
 from cometmq.model.properties import PROPERTIES_SIZE_MAX
 from cometmq.store.commit_log import CommitLog
@@ -48,9 +49,11 @@ class Appended(NamedTuple):
 
 
 # What dispatch must know of a message: end, queue, physical offset, size, tags code, queue offset (-1: takes no
-# place in the queue), keys, unique key, store time, sysFlag, properties. A plain tuple, for speed.
-Entry = tuple[int, ConsumeQueue, int, int, int, int, "str | None", "str | None", int, int, bytes]
-BatchItem = tuple[int, Buffer, bytes, int, "str | None", "str | None"]  # flag, body, properties, tags, keys, uniq key
+# place in the queue), keys, unique key, store time, sysFlag, tags. A plain tuple, for speed.
+Entry = tuple[int, ConsumeQueue, int, int, int, int, "str | None", "str | None", int, int, "str | None"]
+BatchItem = tuple[
+    int, Buffer, bytes, "str | None", "str | None", "str | None"
+]  # flag, body, properties, tags, keys, uniq key
 
 
 class Appender:
@@ -73,7 +76,7 @@ class Appender:
         queue_id: int,
         body: Buffer,
         properties_data: bytes,
-        tags_code: int = 0,
+        tags: str | None = None,
         keys: str | None = None,
         uniq_key: str | None = None,
         flag: int = 0,
@@ -141,7 +144,7 @@ class Appender:
         )
         log.end = end = at + size
         self.undispatched.append(
-            (end, queue, at, size, tags_code, unit_offset, keys, uniq_key, now_ms, sys_flag, properties_data)
+            (end, queue, at, size, tags_code(tags), unit_offset, keys, uniq_key, now_ms, sys_flag, tags)
         )
         return Appended(at, size, queue_offset, now_ms)
 
@@ -176,10 +179,10 @@ class Appender:
         append = self.append
         return [
             append(
-                topic, queue_id, body, properties_data, tags_code, keys, uniq_key,
+                topic, queue_id, body, properties_data, tags, keys, uniq_key,
                 flag, sys_flag, born_time_ms, born_host, reconsume_times,
             )
-            for flag, body, properties_data, tags_code, keys, uniq_key in items
+            for flag, body, properties_data, tags, keys, uniq_key in items
         ]  # fmt: skip
 
     def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:

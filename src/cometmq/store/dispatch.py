@@ -19,8 +19,6 @@ from cometmq.store.queue_table import QueueTable
 UNWRITTEN_UNITS_MAX: Final = 500_000  # 10 MB of queue tails before dispatch writes them itself
 
 _ROLLBACK: Final = 0xC
-_TAGS: Final = b"TAGS\x01"
-_NEXT_TAGS: Final = b"\x02TAGS\x01"
 
 
 class Arrival(NamedTuple):
@@ -29,15 +27,6 @@ class Arrival(NamedTuple):
     topic: str
     queue_id: int
     max_offset: int
-
-
-def tags_of(properties_data: bytes) -> str | None:
-    """The tag in a message's properties, without parsing the others."""
-    at = 0 if properties_data.startswith(_TAGS) else properties_data.rfind(_NEXT_TAGS) + 1
-    if at == 0 and not properties_data.startswith(_TAGS):
-        return None
-    end = properties_data.find(b"\x02", at)
-    return properties_data[at + len(_TAGS) : end if end >= 0 else None].decode(errors="replace")
 
 
 class Dispatcher:
@@ -78,7 +67,7 @@ class Dispatcher:
                 uniq_key,
                 store_time_ms,
                 sys_flag,
-                data,
+                tags,
             ) = entry
             if queue_offset == queue.max_offset:
                 queue.tail += pack(physical_offset, size, tags_code)
@@ -90,11 +79,7 @@ class Dispatcher:
                 self._table.put(queue, physical_offset, size, tags_code, queue_offset)
                 grown[queue] = None
             if index is not None and sys_flag & _ROLLBACK != _ROLLBACK:
-                if keys or tags_code:
-                    words = index_keys(uniq_key, keys, tags_of(data) if tags_code else None)
-                else:
-                    words = [uniq_key] if uniq_key else []
-                index.put(queue.topic, words, physical_offset, store_time_ms)
+                index.put(queue.topic, index_keys(uniq_key, keys, tags), physical_offset, store_time_ms)
         self.dispatched = end
         self.last_physical_offset = physical_offset
         self.last_store_time_ms = store_time_ms

@@ -6,15 +6,15 @@
     dispatch               what is confirmed becomes visible; tells which queues grew
     read, slices, load     and back out again
 
-Threads: everything is called on one thread, the owner's, but `flush_log`, `load` and `Maintenance.run`, which may run
-in workers beside it.
+Threads: everything is called on one thread, the owner's, but `flush_log`, `load`, `search` and `Maintenance.run`, which
+may run in workers beside it.
 
 Mirrors: DefaultMessageStore.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import StoreError
@@ -313,18 +313,23 @@ class Store:
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> list[Range]:
         """Places of messages that may carry the key (hashes can meet), in the log's order."""
-        if self._index is None:
-            return []
-        last_ms = end_ms
-        for _ in range(3):  # as Java: what the index names may be gone from the log already
-            offsets = sorted(self._index.query(topic, key, max_count, begin_ms, last_ms, index_type))
-            found = [(offset, len(record)) for offset in offsets if (record := self.record_at(offset)) is not None]
-            if found or not offsets:
-                return found
-            last_ms = self._log.store_time_ms(offsets[0], 100)
-            if last_ms < begin_ms:
-                return []
-        return []
+        self.settle_index()
+        return self.places(self.search(topic, key, max_count, begin_ms, end_ms, index_type))
+
+    def settle_index(self) -> None:
+        """Let `search` see everything that was dispatched."""
+        if self._index is not None:
+            self._index.settle()
+
+    def search(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
+    ) -> list[int]:
+        """CommitLog offsets that the index names. Any thread: a key of millions of messages takes seconds."""
+        return [] if self._index is None else self._index.search(topic, key, max_count, begin_ms, end_ms, index_type)
+
+    def places(self, offsets: Iterable[int]) -> list[Range]:
+        """Where the messages at these offsets stand, in the log's order; those that left the log are left out."""
+        return [(offset, len(record)) for offset in sorted(offsets) if (record := self.record_at(offset)) is not None]
 
     @property
     def index_last_update(self) -> tuple[int, int]:

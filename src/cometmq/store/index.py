@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import Final
 
@@ -50,6 +51,9 @@ def positive_hash(text: str, prefix_hash: int = 0) -> int:
     """The hash of a key as entries store it: Java's `abs(hashCode)`, with the one value that has no abs as 0."""
     value = unsigned_hash(text, prefix_hash)
     return (-value & 0x7FFF_FFFF) if value & 0x8000_0000 else value
+
+
+_tag_hash = lru_cache(4096)(positive_hash)  # a program has few tags and sends them often
 
 
 def file_name(time_ms: int) -> str:
@@ -188,8 +192,8 @@ class IndexService:
             prefix_hash = self._remember_prefix(topic)
         pending = self._pending
         for key in keys:
-            value = unsigned_hash(key, prefix_hash)
-            pending.append((-value & 0x7FFF_FFFF if value & 0x8000_0000 else value, physical_offset, store_time_ms))
+            key_hash = _tag_hash(key, prefix_hash) if key.startswith(_TAG_PREFIX) else positive_hash(key, prefix_hash)
+            pending.append((key_hash, physical_offset, store_time_ms))
         if self.fault is None:
             self._seen_ms = store_time_ms
         if len(pending) >= _PENDING_MAX:

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.store.kit import HOST, SEGMENT_SIZE, HandClock, bodies, open_small, read_all, send, settle, small_config
 
 from cometmq.errors import MessageRefused, StoreError, StoreLocked
+from cometmq.model.java_hash import tags_code
 from cometmq.store.config import ASYNC_FLUSH
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadStatus
@@ -18,7 +19,7 @@ from cometmq.wire.record import pack_host
 def test_messages_come_back_as_sent(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     placed = send(
-        store, b"hello", queue_id=3, properties_data=b"TAGS\x01A\x02", tags_code=65, flag=7, sys_flag=1,
+        store, b"hello", queue_id=3, properties_data=b"TAGS\x01A\x02", tags="A", flag=7, sys_flag=1,
         born_time_ms=5, reconsume_times=2, prepared_offset=9,
     )  # fmt: skip
     settle(store)
@@ -125,11 +126,11 @@ def test_refusals_use_nothing_up(tmp_path: Path) -> None:
     with pytest.raises(MessageRefused, match="properties"):
         send(store, b"", properties_data=bytes(32_768))
     with pytest.raises(MessageRefused, match="transaction"):
-        store.append_batch("T", 0, [(0, b"", b"", 0, None, None)], 4)
+        store.append_batch("T", 0, [(0, b"", b"", None, None, None)], 4)
     with pytest.raises(MessageRefused, match="empty"):
         store.append_batch("T", 0, [])
     with pytest.raises(MessageRefused, match="maxMessageSize"):
-        store.append_batch("T", 0, [(0, bytes(60), b"", 0, None, None)] * 2)
+        store.append_batch("T", 0, [(0, bytes(60), b"", None, None, None)] * 2)
     assert send(store, b"ok") == (0, 94, 0, HandClock().ms)
     store.close()
 
@@ -140,7 +141,7 @@ def test_names_that_are_no_folders(tmp_path: Path, topic: str) -> None:
     with pytest.raises(MessageRefused, match="specified topic"):
         send(store, b"x", topic=topic)
     with pytest.raises(MessageRefused, match="specified topic"):
-        store.append_batch(topic, 0, [(0, b"", b"", 0, None, None)])
+        store.append_batch(topic, 0, [(0, b"", b"", None, None, None)])
     with pytest.raises(MessageRefused, match="queue id"):
         send(store, b"x", queue_id=-1)
     assert send(store, b"x").physical_offset == 0
@@ -151,7 +152,7 @@ def test_names_that_are_no_folders(tmp_path: Path, topic: str) -> None:
 def test_batch_stays_in_one_segment(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     send(store, bytes(3000))
-    placed = store.append_batch("T", 0, [(n, bytes([n]) * 300, b"", 0, None, f"u{n}") for n in range(3)], 0, 1, HOST)
+    placed = store.append_batch("T", 0, [(n, bytes([n]) * 300, b"", None, None, f"u{n}") for n in range(3)], 0, 1, HOST)
     assert [place.queue_offset for place in placed] == [1, 2, 3]
     assert placed[0].physical_offset == SEGMENT_SIZE
     settle(store)
@@ -280,15 +281,15 @@ def test_read_edges(tmp_path: Path, offset: int, status: ReadStatus, next_offset
 def test_read_limits(tmp_path: Path) -> None:
     store = open_small(tmp_path, mapped_file_size_consume_queue=2000 * 20, mapped_file_size_commit_log=1 << 20)
     for number in range(900):
-        send(store, b"x" * 400, tags_code=number)
+        send(store, b"x" * 400, tags=str(number))
     settle(store)
     assert len(store.read("T", 0, 0, 100).ranges) == 32
     assert len(store.read("T", 0, 0, 5).ranges) == 5
     assert len(store.read("T", 0, 0, 32, 1000).ranges) == 2
     assert len(store.read("T", 0, 0, 32, 1).ranges) == 1  # one always comes
-    filtered = store.read("T", 0, 0, 32, None, lambda code: code == 799)
+    filtered = store.read("T", 0, 0, 32, None, tags_code("799").__eq__)
     assert (filtered.status, filtered.next_offset) == (ReadStatus.FOUND, 800)
-    missed = store.read("T", 0, 0, 32, None, lambda code: code == 800)
+    missed = store.read("T", 0, 0, 32, None, tags_code("800").__eq__)
     assert (missed.status, missed.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 800)
     store.close()
 

@@ -1,6 +1,7 @@
 """Messages by key, by unique key and by id.
 
-The answer is whole records as they stand in the log. They may be old, so they are read in a worker thread.
+The answer is whole records as they stand in the log. They may be old, and the way to them long, so both looking for
+them and reading them happens in a worker thread.
 
 Mirrors: QueryMessageProcessor.
 """
@@ -28,7 +29,9 @@ class QueryHandlers:
         if count < 0:
             raise RequestRefused("SYSTEM_ERROR", f"maxNum is {count}: it cannot be negative")
         topic, key = request.topic or "null", request.key or "null"  # Java joins them to a text, and null is one
-        ranges = self._store.query(
+        self._store.settle_index()
+        offsets = await asyncio.to_thread(
+            self._store.search,
             topic,
             key,
             count,
@@ -36,6 +39,7 @@ class QueryHandlers:
             request.end_timestamp,
             None if request.unique_key else request.index_type,
         )
+        ranges = self._store.places(offsets)
         time_ms, offset = self._store.index_last_update if ranges else (0, 0)
         header = QueryMessageReply(index_last_update_timestamp=time_ms, index_last_update_phyoffset=offset)
         pieces = await asyncio.to_thread(self._store.load, ranges) if ranges else []

@@ -19,7 +19,6 @@ from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
 from cometmq.model import names, properties
-from cometmq.model.java_hash import tags_code
 from cometmq.model.sysflag import MessageFlag, Perm
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
@@ -81,7 +80,6 @@ class Send:
         text, found = self._properties(request.properties or "")
         if not call.command.body:
             raise ProtocolError(f"the message to {request.topic} has no body; send at least one byte")
-        tags = found.get(properties.TAGS)
         uniq_key = found[properties.UNIQ_KEY]
         try:
             placed = self._store.append(
@@ -89,7 +87,7 @@ class Send:
                 queue_id,
                 call.command.body,
                 text.encode(),
-                tags_code(tags) if tags else 0,
+                found.get(properties.TAGS),
                 found.get(properties.KEYS),
                 uniq_key,
                 request.flag,
@@ -127,7 +125,7 @@ class Send:
                     flag,
                     body,
                     bytes(data),
-                    tags_code(found.get(properties.TAGS)),
+                    found.get(properties.TAGS),
                     found.get(properties.KEYS),
                     found.get(properties.UNIQ_KEY),
                 )
