@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from threading import Event
+from typing import Any
 
 import pytest
 from tests.conftest import StartBroker
 
 from cometmq.model.subscription import SubscriptionData
 from cometmq.net.channel import Channel
+from cometmq.store.index import IndexService
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from cometmq.wire.bodies.members import decode_consumer_ids
@@ -191,3 +194,20 @@ async def test_an_offset_at_which_no_message_stands(broker: StartBroker, offset:
             ResponseCode.SYSTEM_ERROR,
             f"can not find message by the offset, {offset}",
         )
+
+
+async def test_a_long_search_stops_nobody(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    search, others_served = IndexService.search, Event()
+
+    def long_search(index: IndexService, *asked: Any) -> list[int]:
+        assert others_served.wait(5)
+        return search(index, *asked)
+
+    monkeypatch.setattr(IndexService, "search", long_search)
+    async with broker() as (_, channel):
+        await send(channel, b"found", "KEYS\x01k\x02")
+        query = QueryMessage(topic="orders", key="k", max_num=1, begin_timestamp=0, end_timestamp=1 << 62)
+        searching = asyncio.create_task(channel.call(query, timeout_ms=10_000))
+        await send(channel, b"served meanwhile", "")
+        others_served.set()
+        assert b"found" in bytes((await searching).body)
