@@ -1,7 +1,7 @@
 """A broker: this file wires, and decides nothing.
 
 start   bind the ports → open the store → make the services → listen → register
-stop    unregister → stop listening → answer who waits → save → close the store
+stop    unregister → take no more requests → answer who waits → close the connections → save → close the store
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from cometmq.broker.topics import Topics
 from cometmq.broker.upkeep import Upkeep
 from cometmq.clock import Clock, SystemClock
 from cometmq.model.topic import TopicConfig
-from cometmq.net.channel import Channel
 from cometmq.net.name_servers import NameServers, address_server_url
 from cometmq.net.routes import Routes
 from cometmq.net.server import Server, bind_group, ip_of
@@ -107,6 +106,9 @@ class Broker:
         for saved in (topics, groups, offsets):
             closing.callback(saved.persist)
 
+        routes = Routes()
+        server = Server(routes.answer, on_close=members.closed, idle_s=config.server_channel_max_idle_time_seconds)
+        closing.push_async_callback(server.close)
         pull = Pull(config, topics, groups, members, offsets, store)
         acknowledgements = Acknowledgements(config)
         durability = Durability(
@@ -116,7 +118,6 @@ class Broker:
         closing.callback(pull.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
 
-        routes = Routes()
         routes.add(
             Send(
                 config,
@@ -154,11 +155,7 @@ class Broker:
 
         topics.on_change = announce
 
-        def gone(channel: Channel) -> None:
-            members.closed(channel)
-
-        server = Server(routes.answer, on_close=gone, idle_s=config.server_channel_max_idle_time_seconds)
-        closing.push_async_callback(server.close)
+        closing.callback(server.stop_taking)
         for sock in sockets[:2]:  # the HA port is held for the replication that comes
             await server.listen(sock)
         upkeep = Upkeep(store)

@@ -44,6 +44,7 @@ class Registration:
         self._changed: dict[str, TopicConfig] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: set[str] = set()
+        self._closed = False
 
     async def announce_all(self) -> None:
         """Tell everybody everything."""
@@ -55,7 +56,7 @@ class Registration:
 
     def announce(self, topic: TopicConfig) -> None:
         """A topic has changed: tell everybody at the end of this turn of the loop."""
-        if not self._name_servers.addresses:
+        if self._closed or not self._name_servers.addresses:
             return  # whoever is found later is told everything
         if not self._changed:
             task = asyncio.get_running_loop().create_task(self._announce_changed())
@@ -99,6 +100,7 @@ class Registration:
 
     async def close(self) -> None:
         """Leave every name server."""
+        self._closed = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, *map(self._unregister, self._name_servers.addresses), return_exceptions=True)

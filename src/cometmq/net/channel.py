@@ -25,6 +25,8 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
 CLOSE_GRACE_S: Final = 3.0
 
+JOIN_SIZE_MAX: Final = 256 * 1024  # up to here one copy is cheaper than many small buffers
+
 RequestSink = Callable[["Channel", Command], None]
 
 
@@ -45,6 +47,7 @@ class Channel(asyncio.Protocol):
         self._decoder = FrameDecoder(frame_size_max)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._listens = True
         self._out: list[Body] = []
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._opaques = itertools.count(1)
@@ -87,7 +90,7 @@ class Channel(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and self._listens and not self._transport.is_closing():
             self._transport.resume_reading()
 
     # --- what the floors above call
@@ -108,8 +111,14 @@ class Channel(asyncio.Protocol):
 
     def _drain(self) -> None:
         out, self._out = self._out, []
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(out) if len(out) > 1 else self._transport.write(out[0])
+        if self._transport is None or self._transport.is_closing():
+            return
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif sum(map(len, out)) <= JOIN_SIZE_MAX:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
 
     async def call(self, request: Header, body: Body = b"", *, timeout_ms: int = 3_000) -> Command:
         """Ask, and wait for the answer. An answer other than success is raised as `PeerRefused`."""
@@ -145,6 +154,12 @@ class Channel(asyncio.Protocol):
         waiter = self._waiting.get(answer.opaque)
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
+
+    def stop_reading(self) -> None:
+        """Take no more requests; the answers that are owed still leave."""
+        self._listens = False
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def close(self, why: str = "closed by us") -> None:
         """Send what is queued, then close; what the peer does not take within `CLOSE_GRACE_S` is dropped."""

@@ -153,13 +153,19 @@ class Server:
                 channel.close(f"a frame was left unfinished for {silent_s:.0f} s")
         self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
+    def stop_taking(self) -> None:
+        """Accept no connection and no request any more; connections stay open for the answers that are owed."""
         self._closing = True
         if self._sweep is not None:
             self._sweep.cancel()
         for server in self._servers:
             server.close()
+        for channel in self.channels:
+            channel.stop_reading()
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        self.stop_taking()
         for channel in list(self.channels):
             channel.close("the server stops")
         for server in self._servers:

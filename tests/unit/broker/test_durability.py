@@ -132,3 +132,24 @@ async def test_a_topic_that_cannot_be_saved_refuses_its_sends_and_piles_up_nothi
         assert {answer.code for answer in answers} == {ResponseCode.SYSTEM_ERROR}
         assert not logs[0].parts
         await channel.call(send(), b"room again")
+
+
+async def test_a_stop_answers_those_who_wait(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with broker() as (running, channel):
+        await channel.call(send(), b"first")
+        parked = asyncio.create_task(channel.exchange(pull(offset=1, sys_flag=SUBSCRIPTION | SUSPEND).command()))
+        released, syncing = Event(), Event()
+
+        def slow(fd: int) -> None:
+            syncing.set()
+            released.wait(10)
+            os.fdatasync(fd)
+
+        replace_sync(monkeypatch, slow)
+        sent = asyncio.create_task(channel.exchange(send(queue_id=1).command(b"x")))
+        await asyncio.to_thread(syncing.wait, 5)
+        stopping = asyncio.create_task(running.stop())
+        assert (await parked).code == ResponseCode.PULL_NOT_FOUND
+        released.set()
+        assert (await sent).code == ResponseCode.SUCCESS
+        await stopping
