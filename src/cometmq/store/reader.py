@@ -95,6 +95,8 @@ class Reader:
         if offset > high:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [], 0, False, False)
         config, log = self._config, self._log
+        memory_bytes_max = config.max_transfer_bytes_on_message_in_memory
+        memory_count_max = config.max_transfer_count_on_message_in_memory
         max_count = min(max_count, self._count_max)  # whatever is asked for, the work stays small
         scan_count = (max(config.max_filter_message_size, max_count * UNIT_SIZE) + UNIT_SIZE - 1) // UNIT_SIZE
         max_bytes = PULL_SIZE_MAX if max_bytes is None else min(max(max_bytes, PULL_SIZE_MIN), PULL_SIZE_MAX)
@@ -104,10 +106,23 @@ class Reader:
         units = self._table.units(queue, offset, scan_count)
         if not units:
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, queue.file_end(offset), low, high, [], 0, False, False)
-        status = ReadStatus.NO_MATCHED_MESSAGE
         memory_offset = log.written - self._memory_size
         min_physical, confirmed = log.min_offset, log.confirm_offset
-        ranges: list[Range] = []
+        if matches is None and len(units) <= memory_count_max * UNIT_SIZE:
+            # The usual pull: everything is recent, and all of it fits in the answer.
+            ranges = [(at, size) for at, size, _ in UNIT.iter_unpack(units)]
+            size_sum = sum([size for _, size in ranges])
+            first, (last, last_size) = ranges[0][0], ranges[-1]
+            if (
+                size_sum <= min(max_bytes, memory_bytes_max)
+                and first >= max(memory_offset, min_physical)
+                and last + last_size <= confirmed
+            ):
+                next_offset = offset + len(ranges)
+                cold = first < self.warm_offset
+                return ReadResult(ReadStatus.FOUND, next_offset, low, high, ranges, size_sum, False, cold)
+        status = ReadStatus.NO_MATCHED_MESSAGE
+        ranges = []
         size_sum = count = 0
         skip_before = physical_offset = -1
         next_offset = offset
@@ -116,10 +131,7 @@ class Reader:
                 if count >= max_count or size_sum + size > max_bytes:
                     break
                 if physical_offset >= memory_offset:
-                    if (
-                        size_sum + size > config.max_transfer_bytes_on_message_in_memory
-                        or count >= config.max_transfer_count_on_message_in_memory
-                    ):
+                    if size_sum + size > memory_bytes_max or count >= memory_count_max:
                         break
                 elif (
                     size_sum + size > config.max_transfer_bytes_on_message_in_disk
@@ -146,13 +158,18 @@ class Reader:
         return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold)
 
     def slices(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """The records' bytes as views of the log; neighbours come as one view."""
-        log = self._log
-        segment_size = log.segment_size
+        """The records' bytes as views of the log."""
+        segment_size = self._log.segment_size
         views: list[memoryview] = []
-        for offset, size in merged(ranges, segment_size):
-            at = offset % segment_size
-            views.append(log.view_of(offset - at)[at : at + size])
+        start = end = -1
+        view = memoryview(b"")
+        for offset, size in ranges:
+            if not start <= offset < end:
+                start = offset - offset % segment_size
+                end = start + segment_size
+                view = self._log.view_of(start)
+            at = offset - start
+            views.append(view[at : at + size])
         return views
 
     def load(self, ranges: Sequence[Range]) -> list[bytes]:
