@@ -6,8 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 log = logging.getLogger("cometmq.broker")
+
+PAUSE_S_MIN: Final = 0.01  # a period of 0 in a file must not take the whole loop
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Housekeeping:
 
     async def _repeat(self, job: Job) -> None:
         while True:
-            await asyncio.sleep(job.every_s)
+            await asyncio.sleep(max(job.every_s, PAUSE_S_MIN))
             try:
                 done = job.run()
                 if isinstance(done, Awaitable):

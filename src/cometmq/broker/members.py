@@ -47,7 +47,7 @@ class Client:
     client_id: str
     language: int = 0
     version: int = 0
-    last_update_ms: int = 0
+    last_update_ms: int = 0  # of the monotonic clock
 
 
 @dataclass(slots=True)
@@ -156,7 +156,7 @@ class Members:
         known = clients.get(client.channel)
         if known is None or known.client_id != client.client_id:
             clients[client.channel] = known = Client(client.channel, client.client_id, client.language, client.version)
-        known.last_update_ms = self._clock.now_ms()
+        known.last_update_ms = self._clock.monotonic_ms()
 
     def fingerprint_changed(self, group: str, fingerprint: int) -> bool:
         """Remember a heartbeat's fingerprint; says whether the group had another one before."""
@@ -197,7 +197,7 @@ class Members:
 
     def expire(self) -> None:
         """Close the connections of members that have been silent too long. Call it every 10 s."""
-        oldest_ms = self._clock.now_ms() - self._expire_ms
+        oldest_ms = self._clock.monotonic_ms() - self._expire_ms  # a clock that was set must not throw everyone out
         tables = [group.clients for group in self._consumers.values()] + list(self._producers.values())
         silent = {
             client.channel for clients in tables for client in clients.values() if client.last_update_ms < oldest_ms

@@ -150,3 +150,18 @@ def test_one_connection_cannot_fill_the_memory() -> None:
         members.register_consumer(Client(wire, "c"), data(f"g{number}"), notify=False)
     assert len(list(members.producer_groups())) == module.GROUPS_PER_CONNECTION_MAX
     assert len(list(members.consumer_groups())) == module.GROUPS_PER_CONNECTION_MAX
+
+
+def test_a_clock_that_is_set_forward_throws_nobody_out() -> None:
+    class SetForward(StillClock):
+        def now_ms(self) -> int:
+            return super().now_ms() + self.ahead_ms
+
+        ahead_ms = 0
+
+    clock = SetForward()
+    members = Members(clock)
+    wire = joined(members)
+    clock.ahead_ms = 3_600_000
+    members.expire()
+    assert wire.is_open
