@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from .namesrv_scripts import code_is, topic_config
-from .script import Ask, Await, Script
+from .script import Ask, Await, Pushed, Script
 
 QUEUES = 2
 SUBSCRIPTION = 4  # sysFlag of a pull: it carries its own subscription
@@ -471,6 +471,19 @@ SCRIPTS: tuple[Script, ...] = (
         title="broker long polling wakes on arrival",
         before=(CREATE_GROUP, CREATE),
         after=(SEND_V2, Await("pull")),
+    ),
+    Script(
+        "broker",
+        replace(HEARTBEAT, peer="second", body={**HEARTBEAT.body, "clientID": "{client}_second"}),
+        title="broker tells members of each other",
+        before=(CREATE, replace(HEARTBEAT, peer="first"), Pushed("first")),
+        after=(
+            Pushed("first"),
+            MEMBERS,
+            replace(UNREGISTER.but(clientID="{client}_second"), peer="second"),
+            Pushed("first"),
+            MEMBERS,
+        ),
     ),
     Script(
         "broker",

@@ -1,4 +1,4 @@
-"""Both sides, started once for all differential tests.
+"""Both sides, started once for all tests of a module; Java brokers are too busy when idle to keep them longer.
 
 `COMETMQ_DIFFERENTIAL_TWIN=1` runs a second Apache RocketMQ in CometMQ's place: the masks alone must then
 explain everything that differs, which is how they are checked.
@@ -22,7 +22,7 @@ from .target import Target
 PATIENCE_MS = 10_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
     folder = tmp_path_factory.mktemp("differential")
     twin = bool(os.environ.get("COMETMQ_DIFFERENTIAL_TWIN"))

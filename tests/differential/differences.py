@@ -62,6 +62,7 @@ class Entry:
 
 
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+\Z")
+_OF_ONE_SERVER: Final = ("configStorePath", "kvConfigPath", "listenPort", "rocketmqHome")
 _TIME_MIN_MS: Final = 1_600_000_000_000
 
 
@@ -272,7 +273,7 @@ ENTRIES: Final = (
         why="Each server has its own.",
         where="body.*",
         codes=frozenset({318, 319}),
-        when=lambda one: one.where in ("body.configStorePath", "body.kvConfigPath", "body.listenPort"),
+        when=lambda one: one.where.removeprefix("body.") in _OF_ONE_SERVER,
     ),
 )
 

@@ -41,7 +41,8 @@ class Ask:
     """Do not wait for the answer now: `Await` this name later."""
     version: int = VERSION
     language: int = int(LanguageCode.JAVA)
-    server: Server | None = None
+    peer: str = ""
+    """Which of the script's connections it goes by, where there is more than one."""
 
     def but(self, **fields: str) -> Ask:
         """The same with other fields."""
@@ -55,7 +56,14 @@ class Await:
     pending: str
 
 
-Step = Ask | Await
+@dataclass(frozen=True)
+class Pushed:
+    """What the server has sent by itself to one of the script's connections, once it has sent something."""
+
+    peer: str
+
+
+Step = Ask | Await | Pushed
 
 
 @dataclass(frozen=True)

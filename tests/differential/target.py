@@ -6,6 +6,7 @@ What is kept of a run is plain data; a request that gets no answer, or whose con
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import zlib
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from cometmq.wire.codes import FLAG_ONE_WAY, SerializeType
 from cometmq.wire.command import Command, encode_command
 
 from .reply import mark, plain
-from .script import Ask, Await, Form, Script, Server, Step, fill
+from .script import Ask, Await, Form, Pushed, Script, Server, Step, fill
 
 ANSWER_TIMEOUT_MS = 4_000
 UNTIL_TIMEOUT_S = 8.0
@@ -48,7 +49,8 @@ class _Run:
     target: Target
     script: Script
     form: Form
-    channels: dict[Server, Channel] = field(default_factory=dict)
+    channels: dict[str, Channel] = field(default_factory=dict)
+    pushed: dict[str, asyncio.Queue[Command]] = field(default_factory=dict)
     pending: dict[str, asyncio.Task[dict[str, Any]]] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
     answers: Answers = field(default_factory=dict)
@@ -74,11 +76,14 @@ class _Run:
 
     async def _steps(self, where: str, steps: tuple[Step, ...]) -> None:
         for number, step in enumerate(steps):
-            await self._step(f"{where} {number} {step.code if isinstance(step, Ask) else 'await'}", step)
+            what = step.code if isinstance(step, Ask) else type(step).__name__.lower()
+            await self._step(f"{where} {number} {what}", step)
 
     async def _step(self, where: str, step: Step) -> None:
         if isinstance(step, Await):
             self.answers[where] = await self.pending.pop(step.pending)
+        elif isinstance(step, Pushed):
+            self.answers[where] = await self._pushed(step.peer)
         elif step.pending:
             self.pending[step.pending] = asyncio.ensure_future(self._ask(step))
             await asyncio.sleep(0.1)  # time to arrive and be held; nothing tells when it is
@@ -86,6 +91,18 @@ class _Run:
             self.answers[where] = await self._ask_until(step)
         else:
             self.answers[where] = await self._ask(step)
+
+    async def _pushed(self, peer: str) -> dict[str, Any]:
+        queue = self.pushed[peer]
+        try:
+            async with asyncio.timeout(UNTIL_TIMEOUT_S):
+                commands = [await queue.get()]
+        except TimeoutError:
+            return {"pushed": "nothing"}
+        while not queue.empty():
+            commands.append(queue.get_nowait())
+        # How often the same is said does not matter.
+        return {"pushed": sorted({json.dumps([one.code, one.flag, one.ext], sort_keys=True) for one in commands})}
 
     async def _ask_until(self, ask: Ask) -> dict[str, Any]:
         assert ask.until is not None
@@ -97,7 +114,6 @@ class _Run:
             await asyncio.sleep(UNTIL_PAUSE_S)
 
     async def _ask(self, ask: Ask) -> dict[str, Any]:
-        server = ask.server or self.script.server
         body = ask.body
         if body is None:
             body = b""
@@ -113,7 +129,7 @@ class _Run:
             serialize=SerializeType.JSON if self.form == "json" else SerializeType.ROCKETMQ,
         )
         try:
-            channel = await self._channel(server)
+            channel = await self._channel(ask.peer)
             if ask.one_way:
                 command.flag |= FLAG_ONE_WAY
                 channel.send(encode_command(command))
@@ -127,10 +143,13 @@ class _Run:
             self.names[ask.keep] = {**answer.ext, "physical": _physical_offset(answer.ext.get("msgId", ""))}
         return plain(ask.code, answer, self.mark)
 
-    async def _channel(self, server: Server) -> Channel:
-        channel = self.channels.get(server)
+    async def _channel(self, peer: str) -> Channel:
+        channel = self.channels.get(peer)
         if channel is None or not channel.is_open:
-            channel = self.channels[server] = await connect(self.target.addresses[server])
+            pushed = self.pushed.setdefault(peer, asyncio.Queue())
+            address = self.target.addresses[self.script.server]
+            channel = await connect(address, on_request=lambda _, command: pushed.put_nowait(command))
+            self.channels[peer] = channel
         return channel
 
 

@@ -70,7 +70,10 @@ def test_queues_dispatched_from_the_same_log_are_equal(writer: str, tmp_path: Pa
 def test_a_folder_in_use_is_refused(holder: str, tmp_path: Path, namesrv: list[str]) -> None:
     store = tmp_path / "store"
     with broker_of(holder, tmp_path, store, namesrv) as broker:
-        with pytest.raises(ServerFailed, match=r"Lock failed,MQ already started|is locked by"):
-            broker_of(OTHER[holder], tmp_path, store, namesrv).start()
         fill(broker, 0, 20)
-        assert sum(map(len, served(broker, messages_of(20)).records.values())) == messages_of(20)
+        before = served(broker, messages_of(20))
+        with pytest.raises(ServerFailed, match=r"Lock failed, MQ already started|is locked by"):
+            broker_of(OTHER[holder], tmp_path, store, namesrv).start()
+        assert served(broker, messages_of(20)) == before
+        fill(broker, 20, 20)
+        assert len(served(broker, messages_of(40)).records[0]) > len(before.records[0])
