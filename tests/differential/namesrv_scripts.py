@@ -73,6 +73,12 @@ MEMBER_GROUP = Ask(901, {"clusterName": "{cluster}", "brokerName": "{broker}"})
 UNREGISTER = Ask(
     104, {"brokerName": "{broker}", "brokerAddr": "10.0.0.1:10911", "clusterName": "{cluster}", "brokerId": "0"}
 )
+# The original unregisters later, but in order: when the last one is gone, the ones before are dealt with.
+LAST = {"brokerName": "{broker}_last", "brokerAddr": "10.0.0.9:10911", "clusterName": "{cluster}_last"}
+REGISTER_LAST = replace(
+    REGISTER.but(**LAST), body=registration(topic_config("{topic}_last"), topic_config("{topic}_last_2"))
+)
+SETTLED = (UNREGISTER.but(**LAST), replace(ROUTE.but(topic="{topic}_last"), until=code_is(17)))
 QUERY_VERSION = Ask(
     322,
     {"brokerName": "{broker}", "brokerAddr": "10.0.0.1:10911", "clusterName": "{cluster}", "brokerId": "0"},
@@ -90,7 +96,13 @@ SCRIPTS: tuple[Script, ...] = (
     Script("namesrv", PUT, after=(GET,), fresh=True),
     Script("namesrv", GET, before=(PUT,)),
     Script("namesrv", Ask(102, {"namespace": "{namespace}", "key": "{key}"}), before=(PUT,), after=(GET,), fresh=True),
-    Script("namesrv", UNREGISTER, before=(REGISTER, REGISTER_SLAVE), after=(CLUSTERS,), fresh=True),
+    Script(
+        "namesrv",
+        UNREGISTER,
+        before=(REGISTER, REGISTER_SLAVE, REGISTER_LAST),
+        after=(*SETTLED, CLUSTERS, ROUTE),
+        fresh=True,
+    ),
     Script(
         "namesrv",
         ROUTE,
