@@ -22,10 +22,11 @@ class Admission:
     def check(self) -> None:
         """Raise if a send is not to be taken now."""
         durability = self._durability
-        if durability.waiting >= self._waiting_max:
+        if len(durability.waiters) >= self._waiting_max:
             raise RequestRefused(
                 "SYSTEM_BUSY",
-                f"[OVERLOAD]system busy, start flow control for a while: {durability.waiting} sends wait for the disk",
+                "[OVERLOAD]system busy, start flow control for a while: "
+                f"{len(durability.waiters)} sends wait for the disk",
             )
         if self._enabled and durability.last_write_s > self._busy_s:
             durability.last_write_s = 0.0  # the next send tries again

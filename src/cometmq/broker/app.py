@@ -117,18 +117,11 @@ class Broker:
         closing.push_async_callback(durability.close)
         closing.callback(pull.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
+        admission = Admission(config, durability)
+        send = Send(config, topics, store, durability, admission, acknowledgements, unique_ids, self._clock)
 
         routes.add(
-            Send(
-                config,
-                topics,
-                store,
-                durability,
-                Admission(config, durability),
-                acknowledgements,
-                unique_ids,
-                self._clock,
-            ),
+            send,
             pull,
             OffsetHandlers(topics, groups, offsets, store),
             MemberHandlers(config, members, groups, topics, self._clock),
@@ -150,6 +143,7 @@ class Broker:
         registration = Registration(config, self.address, ha_address, topics, name_servers)
 
         def announce(topic: TopicConfig | None) -> None:
+            send.forget()
             if topic is not None:
                 registration.announce(topic)
 

@@ -60,7 +60,7 @@ class Durability:
         self._least_bytes = config.flush_commit_log_least_pages * _PAGE_SIZE
         self._loop = asyncio.get_running_loop()
         self._unwritten: list[tuple[Call, Receipt]] = []  # answered when this turn's bytes are written
-        self._waiting: deque[Waiter] = deque()  # answered when they are flushed
+        self.waiters: deque[Waiter] = deque()  # answered when they are flushed
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_ends = False
         self._flushing: asyncio.Future[int] | None = None
@@ -69,16 +69,11 @@ class Durability:
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
         self.last_write_s = 0.0
 
-    @property
-    def waiting(self) -> int:
-        """How many calls wait for the disk."""
-        return len(self._waiting)
-
     def answer_when_safe(self, end_offset: int, call: Call, receipt: Receipt, *, sync: bool = True) -> None:
         """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""
         call.command.body = b""  # the log has it; kept here, it would hold a receive buffer while the disk is slow
         if self._sync and sync:
-            self._waiting.append((end_offset, self._loop.time(), call, receipt))
+            self.waiters.append((end_offset, self._loop.time(), call, receipt))
         else:
             self._unwritten.append((call, receipt))
         if not self._turn_ends:
@@ -104,7 +99,7 @@ class Durability:
             self._dispatch()
 
     def _release(self, safe_offset: int) -> None:
-        waiting, acknowledge = self._waiting, self._acknowledgements.send
+        waiting, acknowledge = self.waiters, self._acknowledgements.send
         while waiting and waiting[0][0] <= safe_offset:
             _, _, call, receipt = waiting.popleft()
             acknowledge(call, receipt)
@@ -138,9 +133,9 @@ class Durability:
 
     def _refuse_all(self, fault: BaseException) -> None:
         log.error("those who wait for the disk are refused: %s", fault)
-        calls = [call for call, _ in self._unwritten] + [call for _, _, call, _ in self._waiting]
+        calls = [call for call, _ in self._unwritten] + [call for _, _, call, _ in self.waiters]
         self._unwritten.clear()
-        self._waiting.clear()
+        self.waiters.clear()
         for call in calls:
             call.refuse(fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault)))
 
@@ -150,8 +145,8 @@ class Durability:
         dirty = self._store.written_offset - self._safe_offset
         if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
             self._start_flush()
-        while self._waiting and now - self._waiting[0][1] > self._timeout_s:
-            _, _, call, receipt = self._waiting.popleft()
+        while self.waiters and now - self.waiters[0][1] > self._timeout_s:
+            _, _, call, receipt = self.waiters.popleft()
             self._acknowledgements.send(call, receipt, _FLUSH_TIMEOUT)
         self._timer = self._loop.call_later(self._interval_s, self._tick)
 

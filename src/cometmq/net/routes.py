@@ -107,11 +107,11 @@ class Call:
 Handler = Callable[[Any, Call], Any]
 
 
-def handles(*requests: type[Header]) -> Callable[[_F], _F]:
-    """Mark a method as the handler of these requests."""
+def handles(*requests: type[Header], raw: bool = False) -> Callable[[_F], _F]:
+    """Mark a method as the handler of these requests; a `raw` one is given the fields as they came, unread."""
 
     def mark(function: _F) -> _F:
-        function.__handles__ = requests  # type: ignore[attr-defined]
+        function.__handles__ = [(request, raw) for request in requests]  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -121,17 +121,18 @@ class Routes:
     """The table of one server, and the tasks of its slow handlers."""
 
     def __init__(self) -> None:
-        self._table: dict[int, tuple[type[Header], Handler, bool]] = {}
+        self._table: dict[int, tuple[type[Header] | None, Handler, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, *services: object) -> None:
         """Take the marked methods of these objects."""
         for service in services:
             for _, method in inspect.getmembers(service, callable):
-                for request in getattr(method, "__handles__", ()):
+                for request, raw in getattr(method, "__handles__", ()):
                     if request.code in self._table:
                         raise ValueError(f"{request.code!r} has two handlers")
-                    self._table[request.code] = (request, method, inspect.iscoroutinefunction(method))
+                    is_slow = inspect.iscoroutinefunction(method)
+                    self._table[request.code] = (None if raw else request, method, is_slow)
 
     @property
     def codes(self) -> set[int]:
@@ -148,7 +149,7 @@ class Routes:
             return
         header_type, handler, is_slow = route
         try:
-            request = header_type.read(command.ext)
+            request = header_type.read(command.ext) if header_type is not None else command.ext
             if is_slow:
                 task = asyncio.get_running_loop().create_task(self._finish(call, handler(request, call)))
                 self._tasks.add(task)

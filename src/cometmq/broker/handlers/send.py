@@ -9,7 +9,9 @@ Mirrors: SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
 from __future__ import annotations
 
 import random
-from typing import Final
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 from cometmq.broker.acknowledgements import Acknowledgements, Receipt
 from cometmq.broker.admission import Admission
@@ -30,7 +32,24 @@ from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessag
 _POP_CK: Final = "POP_CK"
 _MULTI_TAG: Final = "MULTI_TAG"
 
+DESTINATIONS_MAX: Final = 10_000
+
+# Of a V2 header: what repeats from send to send, how many fields a plain one has, and digits that surely fit a long.
+_REPEATED: Final = itemgetter(*"abcdefhjkmn")
+_PLAIN_FIELDS: Final = 13
+_SURE_DIGITS: Final = 18
+
 AnySend = SendMessage | SendMessageV2 | SendBatchMessage
+
+
+class Destination(NamedTuple):
+    """What the header of a send comes to once it is checked."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
 
 
 class Send:
@@ -60,16 +79,53 @@ class Send:
         self._fixed_fields = acknowledgements.fixed_fields
         self._own_properties = {**self._fixed_fields, properties.CLUSTER: config.broker_cluster_name}
         self._own_text = properties.render(self._own_properties)
+        self._destinations: dict[tuple[str, ...], Destination] = {}
 
-    @handles(SendMessage, SendMessageV2, SendBatchMessage)
+    @handles(SendMessageV2, raw=True)
+    def send_v2(self, ext: Mapping[str, str], call: Call) -> Later:
+        """A producer's sends to one queue differ in born time and properties only: the rest is checked once."""
+        try:
+            key = _REPEATED(ext)
+            destination = self._destinations.get(key)
+            born = ext["g"]
+        except KeyError:
+            return self.send(SendMessageV2.read(ext), call)
+        if destination is None or len(ext) != _PLAIN_FIELDS or not born.isdecimal() or len(born) > _SURE_DIGITS:
+            request = SendMessageV2.read(ext)
+            self.send(request, call)
+            if not request.batch and request.queue_id >= 0:
+                self._remember(key, request)
+            return LATER
+        try:
+            self._admission.check()
+            self._store_one(destination, int(born), ext.get("i", ""), call)
+        except RequestRefused as refused:
+            raise self._with_fields(refused) from None
+        return LATER
+
+    def _remember(self, key: tuple[str, ...], request: AnySend) -> None:
+        topic = self._topics.get(request.topic)
+        if topic is not None:
+            if len(self._destinations) >= DESTINATIONS_MAX:
+                self._destinations.clear()
+            self._destinations[key] = _destination(request, request.queue_id, topic)
+
+    def forget(self) -> None:
+        """A topic has changed: what was checked before may be wrong now."""
+        self._destinations.clear()
+
+    @handles(SendMessage, SendBatchMessage)
     def send(self, request: AnySend, call: Call) -> Later:
         try:
             # The header decides, not the code, as in the original.
             return self._send_batch(request, call) if request.batch else self._send_one(request, call)
         except RequestRefused as refused:
-            if refused.response != "SYSTEM_ERROR":
-                refused.fields = self._fixed_fields
-            raise
+            raise self._with_fields(refused) from None
+
+    def _with_fields(self, refused: RequestRefused) -> RequestRefused:
+        if refused.response != "SYSTEM_ERROR":
+            refused.fields = self._fixed_fields
+        return refused
 
     def _send_one(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
@@ -77,32 +133,36 @@ class Send:
         queue_id = request.queue_id
         if queue_id < 0:
             queue_id = random.randrange(topic.write_queue_nums)
-        text, found = self._properties(request.properties or "")
+        destination = _destination(request, queue_id, topic)
+        self._store_one(destination, request.born_timestamp, request.properties or "", call)
+        return LATER
+
+    def _store_one(self, destination: Destination, born_time_ms: int, given: str, call: Call) -> None:
+        topic, queue_id, flag, sys_flag, reconsume_times = destination
+        text, found = self._properties(given)
         if not call.command.body:
-            raise ProtocolError(f"the message to {request.topic} has no body; send at least one byte")
+            raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
         uniq_key = found[properties.UNIQ_KEY]
         try:
-            placed = self._store.append(
-                request.topic,
+            at, size, queue_offset, _ = self._store.append(
+                topic,
                 queue_id,
                 call.command.body,
                 text.encode(),
                 found.get(properties.TAGS),
                 found.get(properties.KEYS),
                 uniq_key,
-                request.flag,
-                _with_tag_kind(request.sys_flag, topic),
-                request.born_timestamp,
+                flag,
+                sys_flag,
+                born_time_ms,
                 call.channel.peer_host,
-                request.reconsume_times,
+                reconsume_times,
                 0,
             )
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        at, size, queue_offset, _ = placed
         receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, uniq_key)
         self._acknowledge(found, at + size, call, receipt)
-        return LATER
 
     def _send_batch(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
@@ -202,7 +262,7 @@ class Send:
             text = properties.render(found)
         else:
             text += self._own_text
-        if found.get(properties.TRANSACTION_PREPARED, "").lower() == "true" and self._transactions_refused:
+        if self._transactions_refused and found.get(properties.TRANSACTION_PREPARED, "").lower() == "true":
             raise RequestRefused(
                 "NO_PERMISSION", f"the broker[{self._broker_ip}] sending transaction message is forbidden"
             )
@@ -215,6 +275,11 @@ class Send:
             "the message is illegal, maybe msg body or properties length not matched. "
             f"msg body length limit {limit}B, msg properties length limit 32KB. ({refused})",
         )
+
+
+def _destination(request: AnySend, queue_id: int, topic: TopicConfig) -> Destination:
+    sys_flag = _with_tag_kind(request.sys_flag, topic)
+    return Destination(request.topic, queue_id, request.flag, sys_flag, request.reconsume_times)
 
 
 def _with_tag_kind(sys_flag: int, topic: TopicConfig) -> int:
