@@ -8,6 +8,8 @@ Mirrors: FilterAPI, ExpressionMessageFilter.isMatchedByConsumeQueue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
 
 from cometmq.errors import RequestRefused
 from cometmq.model.java_hash import string_hash
@@ -31,10 +33,17 @@ def parse(topic: str, expression: str | None, sub_version: int = 0) -> Subscript
 def build(topic: str, expression: str | None, expression_type: str | None, sub_version: int = 0) -> SubscriptionData:
     """Read an expression of any type; what is not a tag expression is kept as text."""
     if is_tag_type(expression_type):
+        if expression is None or len(expression) <= _REMEMBERED_LENGTH_MAX:
+            return _parse_once(topic, expression, sub_version)
         return parse(topic, expression, sub_version)
     if not expression:
         raise RequestRefused("SUBSCRIPTION_PARSE_FAILED", "parse the consumer's subscription failed")
     return SubscriptionData(topic, expression, sub_version=sub_version, expression_type=str(expression_type))
+
+
+# A consumer sends its expression with every pull; long ones are not kept, whoever sends them.
+_REMEMBERED_LENGTH_MAX: Final = 128
+_parse_once = lru_cache(1024)(parse)
 
 
 def matcher(subscription: SubscriptionData) -> Callable[[int], bool] | None:

@@ -63,7 +63,13 @@ def string_hash(text: str) -> int:
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 
-@lru_cache(4096)  # a program has few tags and sends them often
 def tags_code(tags: str | None) -> int:
     """The tag's hash as a ConsumeQueue unit stores it; no tag is 0."""
-    return string_hash(tags) if tags else 0
+    if not tags:
+        return 0
+    return _remembered_hash(tags) if len(tags) <= REMEMBERED_LENGTH_MAX else string_hash(tags)
+
+
+# A program has few tags and sends them often; long ones are not kept, whoever sends them.
+REMEMBERED_LENGTH_MAX: Final = 64
+_remembered_hash = lru_cache(4096)(string_hash)

@@ -88,11 +88,11 @@ class Call:
         )
         self.channel.send(encode_head(answer, body_size), *body)
 
-    def reply_frame(self, frame: bytes) -> None:
+    def reply_frame(self, *pieces: Body) -> None:
         """Answer with a frame that is encoded already."""
         if not (self.answered or self.command.flag & FLAG_ONE_WAY):
             self.answered = True
-            self.channel.send(frame)
+            self.channel.send(*pieces)
 
     def refuse(self, error: Exception) -> None:
         """Answer with an error."""

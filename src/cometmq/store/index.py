@@ -24,7 +24,7 @@ from threading import Lock
 from typing import Final
 
 from cometmq.clock import Clock, SystemClock
-from cometmq.model.java_hash import unsigned_hash
+from cometmq.model.java_hash import REMEMBERED_LENGTH_MAX, unsigned_hash
 from cometmq.model.properties import KEY_SEPARATOR
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import FileSystem
@@ -53,7 +53,7 @@ def positive_hash(text: str, prefix_hash: int = 0) -> int:
     return (-value & 0x7FFF_FFFF) if value & 0x8000_0000 else value
 
 
-_tag_hash = lru_cache(4096)(positive_hash)  # a program has few tags and sends them often
+_tag_hash = lru_cache(4096)(positive_hash)
 
 
 def file_name(time_ms: int) -> str:
@@ -192,7 +192,8 @@ class IndexService:
             prefix_hash = self._remember_prefix(topic)
         pending = self._pending
         for key in keys:
-            key_hash = _tag_hash(key, prefix_hash) if key.startswith(_TAG_PREFIX) else positive_hash(key, prefix_hash)
+            is_tag = key.startswith(_TAG_PREFIX) and len(key) <= REMEMBERED_LENGTH_MAX
+            key_hash = _tag_hash(key, prefix_hash) if is_tag else positive_hash(key, prefix_hash)
             pending.append((key_hash, physical_offset, store_time_ms))
         if self.fault is None:
             self._seen_ms = store_time_ms

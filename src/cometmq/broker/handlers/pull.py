@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from cometmq.broker.config import MASTER_ID, BrokerConfig
@@ -29,7 +30,8 @@ from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadResult, ReadStatus
-from cometmq.wire.codes import Forbidden, ResponseCode
+from cometmq.wire.codes import Forbidden, ResponseCode, SerializeType
+from cometmq.wire.reply_template import ReplyTemplate
 from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
 
 COLD_READERS: Final = 4
@@ -48,6 +50,15 @@ _CODES: Final = {
 # As plain numbers: an enum member costs a function call for each `&`.
 _COMMIT_OFFSET, _SUSPEND, _SUBSCRIPTION = map(int, (PullFlag.COMMIT_OFFSET, PullFlag.SUSPEND, PullFlag.SUBSCRIPTION))
 _READ: Final = int(Perm.READ)
+_JSON: Final = int(SerializeType.JSON)
+_FOUND_REPLY: Final = ReplyTemplate(
+    {},
+    ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset", "topicSysFlag", "groupSysFlag"),
+    ReadStatus.FOUND.name,
+)
+_FOUND_FIELDS: Final = attrgetter(
+    "suggest_which_broker_id", "next_begin_offset", "min_offset", "max_offset", "topic_sys_flag", "group_sys_flag"
+)
 _NOT_FOUND: Final = int(ResponseCode.PULL_NOT_FOUND)
 _OFFSET_MOVED: Final = int(ResponseCode.PULL_OFFSET_MOVED)
 _NOTHING_STORED: Final = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
@@ -177,7 +188,11 @@ class Pull:
 
     @staticmethod
     def _send(call: Call, header: PullMessageReply, remark: str, pieces: list[bytes] | list[memoryview]) -> None:
-        call.reply_parts(header, pieces, sum(map(len, pieces)), remark=remark)
+        size = sum(map(len, pieces))
+        if call.command.serialize == _JSON:
+            call.reply_frame(_FOUND_REPLY.fill(call.command.opaque, *_FOUND_FIELDS(header), body_size=size), *pieces)
+        else:
+            call.reply_parts(header, pieces, size, remark=remark)
 
     # --- checks
 
