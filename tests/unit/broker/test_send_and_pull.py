@@ -14,6 +14,7 @@ from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import Record, decode_records
+from cometmq.wire.requests.admin import CreateTopic, DeleteTopicInBroker
 from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage
 from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageReply, SendMessageV2
 
@@ -169,6 +170,49 @@ async def test_an_unknown_topic_is_refused_when_topics_are_not_made_by_sending(b
         answer = await channel.exchange(send().command(b"x"))
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
         assert "autoCreateTopicEnable" in (answer.remark or "")
+
+
+WHOLE = {"broker_name": "broker-a"}  # every field that Java's client sends: such a send is remembered
+
+
+async def test_what_is_remembered_of_a_send_is_forgotten_when_its_topic_changes(broker: StartBroker) -> None:
+    async with broker(autoCreateTopicEnable="true") as (_, channel):
+        for _ in range(3):
+            await channel.call(send(queue_id=3, **WHOLE), b"x")
+        smaller = CreateTopic("orders", "TBW102", 2, 2, 6, "SINGLE_TAG")
+        await channel.call(smaller)
+        answer = await channel.exchange(send(queue_id=3, **WHOLE).command(b"x"))
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_a_deleted_topic_is_not_remembered_either(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        for _ in range(3):
+            await channel.call(send(**WHOLE), b"x")
+        await channel.call(DeleteTopicInBroker("orders"))
+        gone = send(**WHOLE, default_topic="nothing")
+        assert (await channel.exchange(gone.command(b"x"))).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+BAD_FIELDS = [("g", "soon"), ("g", "9" * 30), ("e", "x"), ("f", ""), ("h", "1.5"), ("j", "many")]
+
+
+@pytest.mark.parametrize(("name", "text"), BAD_FIELDS)
+async def test_a_remembered_send_is_read_again_where_it_differs(broker: StartBroker, name: str, text: str) -> None:
+    async with broker() as (_, channel):
+        for _ in range(3):
+            await channel.call(send(**WHOLE), b"good")
+        command = send(**WHOLE).command(b"bad")
+        command.ext[name] = text
+        assert (await channel.exchange(command)).code == ResponseCode.SYSTEM_ERROR
+        assert [bytes(record.body) for record in await pulled(channel)] == [b"good"] * 3
+
+
+async def test_a_unique_key_that_needs_escapes_comes_back_whole(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        odd = 'a"b\\c%d\u00e9'
+        answer = await channel.call(send(properties=f"UNIQ_KEY\x01{odd}\x02", **WHOLE), b"x")
+        assert answer.ext["transactionId"] == odd
 
 
 async def test_an_unknown_code_is_said_to_be_unknown(broker: StartBroker) -> None:
