@@ -179,7 +179,14 @@ async def test_what_is_remembered_of_a_send_is_forgotten_when_its_topic_changes(
     async with broker(autoCreateTopicEnable="true") as (_, channel):
         for _ in range(3):
             await channel.call(send(queue_id=3, **WHOLE), b"x")
-        smaller = CreateTopic("orders", "TBW102", 2, 2, 6, "SINGLE_TAG")
+        smaller = CreateTopic(
+            topic="orders",
+            default_topic="TBW102",
+            read_queue_nums=2,
+            write_queue_nums=2,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
         await channel.call(smaller)
         answer = await channel.exchange(send(queue_id=3, **WHOLE).command(b"x"))
         assert answer.code == ResponseCode.INVALID_PARAMETER
