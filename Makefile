@@ -1,5 +1,7 @@
 # CometMQ: `make help` lists what can be done. Every target sets up what it needs.
-PYTHON ?= python3
+ifndef PYTHON
+PYTHON = $(eval PYTHON := $(shell scripts/choose-python))$(PYTHON)
+endif
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
