@@ -111,7 +111,7 @@ def handles(*requests: type[Header], raw: bool = False) -> Callable[[_F], _F]:
     """Mark a method as the handler of these requests; a `raw` one is given the fields as they came, unread."""
 
     def mark(function: _F) -> _F:
-        function.__handles__ = [(request, raw) for request in requests]  # type: ignore[attr-defined]
+        function.__handles__, function.__raw__ = requests, raw  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -128,11 +128,11 @@ class Routes:
         """Take the marked methods of these objects."""
         for service in services:
             for _, method in inspect.getmembers(service, callable):
-                for request, raw in getattr(method, "__handles__", ()):
+                for request in getattr(method, "__handles__", ()):
                     if request.code in self._table:
                         raise ValueError(f"{request.code!r} has two handlers")
-                    is_slow = inspect.iscoroutinefunction(method)
-                    self._table[request.code] = (None if raw else request, method, is_slow)
+                    header_type = None if method.__raw__ else request
+                    self._table[request.code] = (header_type, method, inspect.iscoroutinefunction(method))
 
     @property
     def codes(self) -> set[int]:
