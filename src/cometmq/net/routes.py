@@ -131,7 +131,7 @@ class Routes:
                 for request in getattr(method, "__handles__", ()):
                     if request.code in self._table:
                         raise ValueError(f"{request.code!r} has two handlers")
-                    header_type = None if method.__raw__ else request
+                    header_type = None if getattr(method, "__raw__", False) else request
                     self._table[request.code] = (header_type, method, inspect.iscoroutinefunction(method))
 
     @property
