@@ -96,13 +96,17 @@ class Durability:
         if self._sync:
             self._start_flush()
         else:
-            self._dispatch()
+            self._dispatch_next()
 
     def _release(self, safe_offset: int) -> None:
         waiting, acknowledge = self.waiters, self._acknowledgements.send
         while waiting and waiting[0][0] <= safe_offset:
             _, _, call, receipt = waiting.popleft()
             acknowledge(call, receipt)
+
+    def _dispatch_next(self) -> None:
+        """Let the answers leave first; dispatch comes right behind them, before anyone can ask for the messages."""
+        self._loop.call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
         arrivals = self._store.dispatch()
@@ -128,7 +132,7 @@ class Durability:
         self._safe_offset = done.result()
         if self._sync:
             self._release(self._safe_offset)
-            self._dispatch()
+            self._dispatch_next()
             self._start_flush()
 
     def _refuse_all(self, fault: BaseException) -> None:
@@ -160,4 +164,5 @@ class Durability:
         while self._flushing is not None:  # `_flushed` starts the next where more was written meanwhile
             await asyncio.wait([self._flushing])
             await asyncio.sleep(0)  # let `_flushed` run
+        await asyncio.sleep(0)  # and the last dispatch
         self._thread.shutdown()
