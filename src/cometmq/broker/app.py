@@ -37,7 +37,7 @@ from cometmq.clock import Clock, SystemClock
 from cometmq.model.topic import TopicConfig
 from cometmq.net.name_servers import NameServers, address_server_url
 from cometmq.net.routes import Routes
-from cometmq.net.server import Server, bind_group, ip_of
+from cometmq.net.server import Server, bind, bind_group, ip_of
 from cometmq.store.engine import Store
 from cometmq.store.fs import OsFs
 from cometmq.store.tables import TableFile
@@ -76,14 +76,18 @@ class Broker:
         for warning in self.settings.warnings:
             log.warning("%s", warning)
         config = self.settings.broker
-        sockets = bind_group(config.bind_address, config.listen_port, (0, FAST_PORT_SHIFT, HA_PORT_SHIFT))
+        shifts = (0, FAST_PORT_SHIFT) if config.ha_listen_port else (0, FAST_PORT_SHIFT, HA_PORT_SHIFT)
+        sockets = bind_group(config.bind_address, config.listen_port, shifts)
         for sock in sockets:
             closing.callback(sock.close)
+        if config.ha_listen_port:
+            sockets.append(bind(config.bind_address, config.ha_listen_port))
+            closing.callback(sockets[-1].close)
         self.port = sockets[0].getsockname()[1]
         config = dataclasses.replace(config, listen_port=self.port)
         ip = config.broker_ip1 or "127.0.0.1"
         self.address = _join(ip, self.port)
-        ha_address = _join(config.broker_ip2 or ip, self.port + HA_PORT_SHIFT)
+        ha_address = _join(config.broker_ip2 or ip, sockets[2].getsockname()[1])
 
         loop = asyncio.get_running_loop()
         store_config = self.settings.store

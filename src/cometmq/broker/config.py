@@ -40,7 +40,6 @@ class BrokerConfig:
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
     compressed_register: bool = False
-    force_register: bool = True
     server_channel_max_idle_time_seconds: int = 120
     channel_expired_timeout: int = 120_000
 
@@ -53,7 +52,6 @@ class BrokerConfig:
     trace_topic_enable: bool = False
     msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
     trace_on: bool = True
-    auto_delete_unused_stats: bool = False
     validate_system_topic_when_update_topic: bool = True
     clear_retry_topic_when_delete_topic: bool = True
     enable_mixed_message_type: bool = False
@@ -79,8 +77,6 @@ class BrokerConfig:
     lite_pull_message_enable: bool = True
     slave_read_enable: bool = False
     enable_property_filter: bool = False
-    use_server_side_reset_offset: bool = True
-    pull_thread_pool_queue_capacity: int = 100_000
     default_query_max_num: int = 32
 
     # consumer offsets

@@ -74,13 +74,16 @@ class Registration:
     async def _register(self, namesrv: str, topics: list[TopicConfig]) -> None:
         config = self._config
         registered = {topic.name: topic for topic in topics}
-        body = encode_registration(Announcement(self._topics.data_version, registered))
+        body = encode_registration(
+            Announcement(self._topics.data_version, registered), compressed=config.compressed_register
+        )
         request = RegisterBroker(
             broker_name=config.broker_name,
             broker_addr=self._address,
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._ha_address,
             broker_id=config.broker_id,
+            compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )
         timeout_ms = config.register_broker_timeout_mills

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cometmq import config
-from cometmq.broker.config import BrokerConfig
+from cometmq.broker.config import MASTER_ID, BrokerConfig
 from cometmq.errors import ConfigError
 from cometmq.net.server import outward_ip
 from cometmq.store.config import StoreConfig
@@ -42,10 +42,21 @@ def load_settings(values: Mapping[str, str]) -> BrokerSettings:
     if not 0 <= broker.listen_port <= 65_534:
         raise ConfigError(f"listenPort={broker.listen_port}: 0 to 65534 are possible")
     ip, how = _advertise(broker)
-    broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip)
+    broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip, broker_id=MASTER_ID)
     known = [key for key in values if key not in _NOT_OURS]
-    warnings = config.unknown_keys(known, (BrokerConfig, StoreConfig))
+    warnings = config.unknown_keys(known, (BrokerConfig, StoreConfig)) + _role_warnings(broker)
     return BrokerSettings(broker, store, how, tuple(warnings))
+
+
+def _role_warnings(broker: BrokerConfig) -> list[str]:
+    """There is no replication yet: a slave would take writes of its own, so it is not started."""
+    if broker.broker_role == "ASYNC_MASTER":
+        return []
+    if broker.broker_role == "SYNC_MASTER":
+        return ["brokerRole=SYNC_MASTER: there is no replication yet, so an acknowledgement waits for no slave"]
+    if broker.broker_role == "SLAVE":
+        raise ConfigError("brokerRole=SLAVE: there is no replication yet; use ASYNC_MASTER")
+    raise ConfigError(f"brokerRole={broker.broker_role}: ASYNC_MASTER, SYNC_MASTER and SLAVE are known")
 
 
 def _advertise(broker: BrokerConfig) -> tuple[str, str]:

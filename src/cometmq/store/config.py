@@ -48,7 +48,6 @@ class StoreConfig:
     clean_file_forcibly_enable: bool = True
     clean_resource_interval: int = 10_000
     delete_file_batch_max: int = 10
-    delete_commit_log_files_interval: int = 100
 
     check_crc_on_recover: bool = field(default=True, metadata={"key": "checkCRCOnRecover"})
 
@@ -58,7 +57,6 @@ class StoreConfig:
     max_transfer_bytes_on_message_in_disk: int = 64 * 1024
     max_transfer_count_on_message_in_disk: int = 8
     max_filter_message_size: int = 16_000
-    travel_cq_file_num_when_get_message: int = 1
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
