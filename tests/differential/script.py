@@ -36,6 +36,8 @@ class Ask:
     """bytes as they are; anything else is filled and written as JSON."""
     keep: str = ""
     until: Callable[[dict[str, Any]], bool] | None = None
+    again: Ask | None = None
+    """Asked anew before each repetition, of a server that may have lost it."""
     one_way: bool = False
     pending: str = ""
     """Do not wait for the answer now: `Await` this name later."""

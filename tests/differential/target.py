@@ -112,6 +112,8 @@ class _Run:
             if ask.until(answer) or time.monotonic() > deadline:
                 return answer
             await asyncio.sleep(UNTIL_PAUSE_S)
+            if ask.again is not None:
+                await self._ask(ask.again)
 
     async def _ask(self, ask: Ask) -> dict[str, Any]:
         body = ask.body
