@@ -93,22 +93,25 @@ class Durability:
         acknowledge = self._acknowledgements.send
         for call, receipt in unwritten:
             acknowledge(call, receipt)
+        for channel in {call.channel for call, _ in unwritten}:
+            channel.flush()
         if self._sync:
             self._start_flush()
         else:
-            self._dispatch_next()
+            self._loop.call_soon(self._dispatch)
 
     def _release(self, safe_offset: int) -> None:
         waiting, acknowledge = self.waiters, self._acknowledgements.send
+        channels = set()
         while waiting and waiting[0][0] <= safe_offset:
             _, _, call, receipt = waiting.popleft()
             acknowledge(call, receipt)
-
-    def _dispatch_next(self) -> None:
-        """Let the answers leave first; dispatch comes right behind them, before anyone can ask for the messages."""
-        self._loop.call_soon(self._dispatch)
+            channels.add(call.channel)
+        for channel in channels:
+            channel.flush()
 
     def _dispatch(self) -> None:
+        """A callback of its own: uvloop sends what was written when a callback ends, so the answers leave first."""
         arrivals = self._store.dispatch()
         if arrivals:
             self._on_arrivals(arrivals)
@@ -132,7 +135,7 @@ class Durability:
         self._safe_offset = done.result()
         if self._sync:
             self._release(self._safe_offset)
-            self._dispatch_next()
+            self._loop.call_soon(self._dispatch)
             self._start_flush()
 
     def _refuse_all(self, fault: BaseException) -> None:

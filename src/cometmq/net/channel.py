@@ -1,6 +1,6 @@
 """One connection, seen from either end: requests out, replies back, and the replies we owe.
 
-Output of one turn of the event loop leaves in one write: `send` collects, `_drain` writes.
+Output of one turn of the event loop leaves in one write: `send` collects, `flush` writes.
 A peer that does not read is not read from either (`pause_reading`), so what is queued for it stays bounded
 by the transport's high-water mark plus the replies to what it had already sent.
 
@@ -106,12 +106,13 @@ class Channel(asyncio.Protocol):
     def send(self, *buffers: Body) -> None:
         """Queue bytes; what one turn of the loop queued leaves together."""
         if not self._out:
-            self._loop.call_soon(self._drain)
+            self._loop.call_soon(self.flush)
         self._out.extend(buffers)
 
-    def _drain(self) -> None:
+    def flush(self) -> None:
+        """Let what is queued leave now: for who knows that nothing more comes in this turn."""
         out, self._out = self._out, []
-        if self._transport is None or self._transport.is_closing():
+        if not out or self._transport is None or self._transport.is_closing():
             return
         if len(out) == 1:
             self._transport.write(out[0])
@@ -164,8 +165,7 @@ class Channel(asyncio.Protocol):
     def close(self, why: str = "closed by us") -> None:
         """Send what is queued, then close; what the peer does not take within `CLOSE_GRACE_S` is dropped."""
         if self._transport is not None and not self._transport.is_closing():
-            if self._out:
-                self._drain()
+            self.flush()
             self._transport.close()
             if self._transport.get_write_buffer_size():
                 # A peer that does not read would keep the socket and what is queued for it forever.

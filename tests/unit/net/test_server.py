@@ -45,8 +45,8 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 def test_replies_of_one_turn_leave_together(monkeypatch: pytest.MonkeyPatch) -> None:
     drains = []
-    drain = Channel._drain
-    monkeypatch.setattr(Channel, "_drain", lambda self: (drains.append(len(self._out)), drain(self))[1])
+    drain = Channel.flush
+    monkeypatch.setattr(Channel, "flush", lambda self: (drains.append(len(self._out)), drain(self))[1])
 
     async def test() -> None:
         async with serving() as running:
