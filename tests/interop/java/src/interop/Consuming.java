@@ -141,6 +141,9 @@ final class Consuming {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(session.name(group));
         consumer.setNamesrvAddr(session.namesrv);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // A heartbeat that misses a rebalance leaves pulls refused until the next one, 30 s later by default.
+        consumer.setHeartbeatBrokerInterval(1_000);
+        consumer.setPollNameServerInterval(1_000);
         consumer.setConsumeThreadMin(1); // one thread, so that order of arrival is order of consumption
         consumer.setConsumeThreadMax(1);
         consumer.subscribe(topic, expression);

@@ -21,7 +21,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** What the scenarios share: one producer, one puller, names that no other client uses, and waiting with a limit. */
 final class Session implements AutoCloseable {
-    static final int DEADLINE_MS = 20_000;
+    static final int DEADLINE_MS = 40_000;
     static final long CALL_TIMEOUT_MS = 10_000;
     static final String ALL = "*";
 
