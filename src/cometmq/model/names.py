@@ -1,6 +1,7 @@
 """Names of topics and groups: what is allowed, and which names mean something to the system.
 
-A name becomes a folder of the store, so `check_topic` stands at every door through which one can enter.
+A name becomes a folder of the store, so `topic_fault` and `group_fault` stand at every door through
+which one can enter.
 
 Mirrors: TopicValidator, MixAll.
 """

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from cometmq.errors import PeerRefused, PeerTimeout, PeerUnreachable, ProtocolError
-from cometmq.wire.codes import FLAG_ONE_WAY, FRAME_SIZE_MAX, ResponseCode
+from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, FRAME_SIZE_MAX, ResponseCode
 from cometmq.wire.command import Body, Command, decode_command, encode_command
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.record import pack_host
@@ -75,7 +75,7 @@ class Channel(asyncio.Protocol):
         try:
             for frame in self._decoder.feed(data):
                 command = decode_command(frame)
-                if command.flag & 1:
+                if command.flag & FLAG_RESPONSE:
                     self._resolve(command)
                 else:
                     self._on_request(self, command)
@@ -183,16 +183,3 @@ class Channel(asyncio.Protocol):
         self._waiting.clear()
         if self._on_close is not None:
             self._on_close(self)
-
-
-def refuse_requests(channel: Channel, command: Command) -> None:
-    """The request sink of a connection that only asks."""
-    reply: Any = Command(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        opaque=command.opaque,
-        flag=1,
-        remark=f"request type {command.code} not supported",
-        serialize=command.serialize,
-    )
-    if not command.is_one_way:
-        channel.send(encode_command(reply))

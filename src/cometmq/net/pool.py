@@ -9,7 +9,10 @@ import asyncio
 from typing import Final
 
 from cometmq.errors import PeerUnreachable
-from cometmq.net.channel import Channel, RequestSink, refuse_requests
+from cometmq.net.channel import Channel, RequestSink
+from cometmq.net.routes import Routes
+
+_REFUSE_ALL: RequestSink = Routes().answer  # of a connection that only asks: every code is unknown to it
 
 _PORT_MAX: Final = 65_535
 
@@ -27,7 +30,7 @@ def split_addresses(text: str) -> list[str]:
     return [part.strip() for part in text.split(";") if part.strip()]
 
 
-async def connect(address: str, *, on_request: RequestSink = refuse_requests, timeout_ms: int = 3_000) -> Channel:
+async def connect(address: str, *, on_request: RequestSink = _REFUSE_ALL, timeout_ms: int = 3_000) -> Channel:
     """Open one connection."""
     host, port = split_address(address)
     loop = asyncio.get_running_loop()
@@ -44,7 +47,7 @@ async def connect(address: str, *, on_request: RequestSink = refuse_requests, ti
 class Pool:
     """Channels by address."""
 
-    def __init__(self, *, on_request: RequestSink = refuse_requests) -> None:
+    def __init__(self, *, on_request: RequestSink = _REFUSE_ALL) -> None:
         self._on_request = on_request
         self._channels: dict[str, Channel] = {}
         self._locks: dict[str, asyncio.Lock] = {}

@@ -34,6 +34,7 @@ from typing import (
     get_type_hints,
 )
 
+from cometmq.config import java_key
 from cometmq.errors import RequestRefused
 from cometmq.wire.codes import RequestCode
 from cometmq.wire.command import Body, Command
@@ -101,10 +102,7 @@ def _plain(hint: Any) -> tuple[Any, _Reader | None]:
     return hint, _READERS[hint]
 
 
-def wire_name(attribute: str) -> str:
-    """`queue_id` → `queueId`."""
-    first, *rest = attribute.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+wire_name = java_key  # `queue_id` → `queueId`: fields are spelt as settings are
 
 
 @dataclass_transform(field_specifiers=(named, lenient, field))

@@ -130,9 +130,7 @@ class Send:
     def _send_one(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
         topic = self._topic(request, call)
-        queue_id = request.queue_id
-        if queue_id < 0:
-            queue_id = random.randrange(topic.write_queue_nums)
+        queue_id = _queue_id(request, topic)
         destination = _destination(request, queue_id, topic)
         self._store_one(destination, request.born_timestamp, request.properties or "", call)
         return LATER
@@ -169,9 +167,7 @@ class Send:
         topic = self._topic(request, call)
         if request.topic.startswith(names.RETRY_PREFIX):
             raise RequestRefused("MESSAGE_ILLEGAL", f"batch request does not support retry group {request.topic}")
-        queue_id = request.queue_id
-        if queue_id < 0:
-            queue_id = random.randrange(topic.write_queue_nums)
+        queue_id = _queue_id(request, topic)
         limit = self._store.config.max_message_size
         if len(call.command.body) > limit:
             raise RequestRefused(
@@ -275,6 +271,11 @@ class Send:
             "the message is illegal, maybe msg body or properties length not matched. "
             f"msg body length limit {limit}B, msg properties length limit 32KB. ({refused})",
         )
+
+
+def _queue_id(request: AnySend, topic: TopicConfig) -> int:
+    """The queue asked for; a negative one leaves the choice to us."""
+    return request.queue_id if request.queue_id >= 0 else random.randrange(topic.write_queue_nums)
 
 
 def _destination(request: AnySend, queue_id: int, topic: TopicConfig) -> Destination:
