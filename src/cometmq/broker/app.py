@@ -11,11 +11,12 @@ import dataclasses
 import logging
 import os
 import random
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
+from cometmq.broker.core import Arrivals, Core
 from cometmq.broker.durability import Durability
 from cometmq.broker.groups import Groups
 from cometmq.broker.handlers.cleaning import CleaningHandlers
@@ -27,9 +28,12 @@ from cometmq.broker.handlers.query import QueryHandlers
 from cometmq.broker.handlers.send import Send
 from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
+from cometmq.broker.inner_messages import InnerMessages
+from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
+from cometmq.broker.saved import Saved
 from cometmq.broker.settings import BrokerSettings, load_settings
 from cometmq.broker.topics import Topics
 from cometmq.broker.upkeep import Upkeep
@@ -47,6 +51,8 @@ from cometmq.wire.record import pack_host
 __all__ = ["Broker", "BrokerSettings", "load_settings"]
 
 log = logging.getLogger("cometmq.broker")
+
+CAPABILITIES: tuple[Callable[[Core], None], ...] = ()
 
 FAST_PORT_SHIFT = -2
 HA_PORT_SHIFT = 1
@@ -107,23 +113,43 @@ class Broker:
             config.channel_expired_timeout,
             notify_enable=config.notify_consumer_ids_changed_enable,
         )
-        for saved in (topics, groups, offsets):
-            closing.callback(saved.persist)
+        saved: list[Saved] = [offsets, groups, topics]
+        closing.callback(lambda: [table.persist() for table in saved])
 
         routes = Routes()
         server = Server(routes.answer, on_close=members.closed, idle_s=config.server_channel_max_idle_time_seconds)
         closing.push_async_callback(server.close)
-        pull = Pull(config, topics, groups, members, offsets, store)
         acknowledgements = Acknowledgements(config)
-        durability = Durability(
-            store, acknowledgements, before_answers=topics.persist, on_arrivals=pull.long_polling.arrived
-        )
+        arrivals = Arrivals()
+        durability = Durability(store, acknowledgements, before_answers=topics.persist, on_arrivals=arrivals)
         closing.push_async_callback(durability.close)
-        closing.callback(pull.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
-        admission = Admission(config, durability)
-        send = Send(config, topics, store, durability, admission, acknowledgements, unique_ids, self._clock)
+        core = Core(
+            config,
+            self._clock,
+            store,
+            table,
+            topics,
+            groups,
+            offsets,
+            members,
+            durability,
+            InnerMessages(store, durability),
+            InnerReader(store),
+            unique_ids,
+            routes,
+            arrivals,
+            closing,
+            saved=saved,
+        )
 
+        admission = Admission(config, durability)
+        send = Send(
+            config, topics, store, durability, admission, acknowledgements, core.messages, unique_ids, self._clock
+        )
+        pull = Pull(config, topics, groups, members, offsets, store)
+        closing.callback(pull.close)
+        arrivals.listeners.append(pull.long_polling.arrived)
         routes.add(
             send,
             pull,
@@ -134,6 +160,8 @@ class Broker:
             QueryHandlers(store),
             CleaningHandlers(topics, store),
         )
+        for install in CAPABILITIES:
+            install(core)
         closing.push_async_callback(routes.close)
         self.codes = routes.codes
 
@@ -159,16 +187,19 @@ class Broker:
         upkeep = Upkeep(store)
         closing.callback(upkeep.close)
         closing.push_async_callback(registration.close)
-        save_every_s = config.flush_consumer_offset_interval / 1000
+
+        async def save_tables() -> None:
+            for table in saved:
+                await upkeep.save(table)
+
         housekeeping = Housekeeping(
             [
                 Job("registering", config.register_name_server_period / 1000, registration.announce_all),
-                Job("saving offsets", save_every_s, partial(upkeep.save, offsets)),
-                Job("saving groups", save_every_s, partial(upkeep.save, groups)),
-                Job("saving topics", save_every_s, partial(upkeep.save, topics)),
+                Job("saving tables", config.flush_consumer_offset_interval / 1000, save_tables),
                 Job("expiring clients", 10.0, members.expire),
                 Job("writing queues", store_config.flush_interval_consume_queue / 1000, upkeep.write_queues),
                 Job("deleting old files", store_config.clean_resource_interval / 1000, upkeep.delete_expired),
+                *core.jobs,
             ]
         )
         closing.push_async_callback(housekeeping.close)  # first, so that nobody registers us again

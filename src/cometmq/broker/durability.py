@@ -35,6 +35,7 @@ _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _PAGE_SIZE: Final = 4096
 
 Waiter = tuple[int, float, Call, Receipt]  # end offset, since, call, what it is told
+Settle = Callable[["BaseException | None"], None]  # told once: None, or why it is not safe
 
 
 class Durability:
@@ -61,6 +62,7 @@ class Durability:
         self._loop = asyncio.get_running_loop()
         self._unwritten: list[tuple[Call, Receipt]] = []  # answered when this turn's bytes are written
         self.waiters: deque[Waiter] = deque()  # answered when they are flushed
+        self._promises: deque[tuple[int, Settle]] = deque()  # end offset, who is told: the broker's own writers
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_ends = False
         self._flushing: asyncio.Future[int] | None = None
@@ -80,6 +82,17 @@ class Durability:
             self._turn_ends = True
             self._loop.call_soon(self._end_turn)
 
+    def end_turn_soon(self) -> None:
+        """Something was appended: write it when this turn of the loop ends."""
+        if not self._turn_ends:
+            self._turn_ends = True
+            self._loop.call_soon(self._end_turn)
+
+    def when_safe(self, end_offset: int, settle: Settle) -> None:
+        """Tell `settle` once everything before `end_offset` is as safe as promised to producers, or cannot be."""
+        self._promises.append((end_offset, settle))
+        self.end_turn_soon()
+
     def _end_turn(self) -> None:
         self._turn_ends = False
         began = self._loop.time()
@@ -98,7 +111,13 @@ class Durability:
         if self._sync:
             self._start_flush()
         else:
+            self._settle(self._store.written_offset)
             self._loop.call_soon(self._dispatch)
+
+    def _settle(self, safe_offset: int, fault: BaseException | None = None) -> None:
+        promises = self._promises
+        while promises and (fault is not None or promises[0][0] <= safe_offset):
+            promises.popleft()[1](fault)
 
     def _release(self, safe_offset: int) -> None:
         waiting, acknowledge = self.waiters, self._acknowledgements.send
@@ -135,6 +154,7 @@ class Durability:
         self._safe_offset = done.result()
         if self._sync:
             self._release(self._safe_offset)
+            self._settle(self._safe_offset)
             self._loop.call_soon(self._dispatch)
             self._start_flush()
 
@@ -143,8 +163,10 @@ class Durability:
         calls = [call for call, _ in self._unwritten] + [call for _, _, call, _ in self.waiters]
         self._unwritten.clear()
         self.waiters.clear()
+        refusal = fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault))
         for call in calls:
-            call.refuse(fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault)))
+            call.refuse(refusal)
+        self._settle(0, refusal)
 
     def _tick(self) -> None:
         """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, cast
 from zlib import crc32
 
 from cometmq.clock import Clock
@@ -25,6 +25,7 @@ from cometmq.model.properties import PROPERTIES_SIZE_MAX
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.delivery_time import DeliveryTimes
 from cometmq.store.fs import Buffer
 from cometmq.store.queue_table import QueueTable
 from cometmq.wire.record import HEADS
@@ -65,6 +66,7 @@ class Appender:
         self._queues = table.queues
         self._body_size_max = config.max_message_size
         self._now_ms = clock.now_ms
+        self._delivery_times = DeliveryTimes(config.message_delay_level)
         self._store_host = store_host
         self._store_bits = _STORE_V6 if len(store_host) == 20 else 0
         self.undispatched: deque[Entry]
@@ -147,6 +149,14 @@ class Appender:
             (end, queue, at, size, tags_code(tags), unit_offset, keys, uniq_key, now_ms, sys_flag, tags)
         )
         return Appended(at, size, queue_offset, now_ms)
+
+    def append_delayed(self, level_text: str, *message: Any) -> Appended:
+        """As `append`, for the schedule topic: the queue's unit says when to deliver instead of the tags' hash."""
+        placed = self.append(*message)
+        end, queue, at, size, code, *rest = self.undispatched.pop()
+        code = self._delivery_times.tags_code(level_text, placed.store_time_ms, code)
+        self.undispatched.append(cast(Entry, (end, queue, at, size, code, *rest)))
+        return placed
 
     def append_batch(
         self,

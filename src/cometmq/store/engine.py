@@ -58,6 +58,7 @@ class Store:
         self.recovered_cleanly = True
         # Bound here, so that a call of the hot path is one call.
         self.append = self._appender.append
+        self.append_delayed = self._appender.append_delayed
         self.append_batch = self._appender.append_batch
         self.write = self._log.write
         self.flush_log = self._log.flush

@@ -16,7 +16,6 @@ Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormal
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -28,6 +27,7 @@ from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from cometmq.store.delivery_time import DeliveryTimes
 from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Dispatcher
 from cometmq.store.index import IndexService, index_keys
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
@@ -39,7 +39,6 @@ SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit afte
 
 Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
 
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PREPARED: Final = 0x4
 _ROLLBACK: Final = 0xC
 
@@ -67,7 +66,7 @@ class Recovery:
         self._checkpoint = checkpoint
         self._config = config
         self._progress = progress or (lambda done, total: None)
-        self._delays_ms = delay_levels_ms(config.message_delay_level)
+        self._delivery_times = DeliveryTimes(config.message_delay_level)
         self._on_disk: set[tuple[str, int]] = set()
         self._queue_by_topic: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._last_store_time_ms = 0
@@ -260,7 +259,7 @@ class Recovery:
         tags = found_properties.get(properties.TAGS)
         code = tags_code(tags)
         if queue.topic == SCHEDULE_TOPIC and properties.DELAY in found_properties:
-            code = self._deliver_time_ms(found_properties[properties.DELAY], store_time_ms, code)
+            code = self._delivery_times.tags_code(found_properties[properties.DELAY], store_time_ms, code)
         words: list[str] = []
         if sys_flag & _ROLLBACK != _ROLLBACK:
             words = index_keys(found_properties.get(properties.UNIQ_KEY), found_properties.get(properties.KEYS), tags)
@@ -288,17 +287,3 @@ class Recovery:
         finally:
             self._table.finish(job)
         self._dispatcher.unwritten_units = 0
-
-    def _deliver_time_ms(self, level_text: str, store_time_ms: int, otherwise: int) -> int:
-        if not re.fullmatch(r"\d{1,9}", level_text) or not self._delays_ms:
-            return otherwise
-        level = min(int(level_text), len(self._delays_ms))
-        return store_time_ms + self._delays_ms[level - 1] if level > 0 else otherwise
-
-
-def delay_levels_ms(text: str) -> list[int]:
-    """`messageDelayLevel` as milliseconds; level n is the n-th."""
-    try:
-        return [int(word[:-1]) * _UNIT_MS[word[-1]] for word in text.split()]
-    except (ValueError, KeyError):
-        raise StoreError(f"messageDelayLevel {text!r} is not a list like '1s 5s 1m 2h'") from None

@@ -17,6 +17,7 @@ from cometmq.broker.acknowledgements import Acknowledgements, Receipt
 from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
+from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
@@ -63,6 +64,7 @@ class Send:
         durability: Durability,
         admission: Admission,
         acknowledgements: Acknowledgements,
+        messages: InnerMessages,
         unique_ids: UniqueIds,
         clock: Clock,
     ) -> None:
@@ -70,6 +72,8 @@ class Send:
         self._store = store
         self._durability = durability
         self._admission = admission
+        self._messages = messages
+        self._special_keys = messages.special_keys
         self._unique_ids = unique_ids
         self._clock = clock
         self._broker_ip = config.broker_ip1
@@ -141,6 +145,9 @@ class Send:
         if not call.command.body:
             raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
         uniq_key = found[properties.UNIQ_KEY]
+        if not found.keys().isdisjoint(self._special_keys):
+            self._store_special(destination, born_time_ms, found, call)
+            return
         try:
             at, size, queue_offset, _ = self._store.append(
                 topic,
@@ -161,6 +168,28 @@ class Send:
             raise self._illegal(refused) from None
         receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, uniq_key)
         self._acknowledge(found, at + size, call, receipt)
+
+    def _store_special(self, destination: Destination, born_time_ms: int, found: dict[str, str], call: Call) -> None:
+        """A message that some stage may send elsewhere: delayed, timed, half of a transaction."""
+        topic, queue_id, flag, sys_flag, reconsume_times = destination
+        message = InnerMessage(
+            topic,
+            queue_id,
+            call.command.body,
+            found,
+            flag,
+            sys_flag,
+            born_time_ms,
+            call.channel.peer_host,
+            reconsume_times,
+        )
+        wait = dict(found)  # a stage may take the producer's wishes away with the rest
+        try:
+            at, size, queue_offset, _ = self._messages.put(message, from_producer=True)
+        except MessageRefused as refused:
+            raise self._illegal(refused) from None
+        receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, wait[properties.UNIQ_KEY])
+        self._acknowledge(wait, at + size, call, receipt)
 
     def _send_batch(self, request: AnySend, call: Call) -> Later:
         self._admission.check()

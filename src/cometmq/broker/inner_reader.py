@@ -1,0 +1,47 @@
+"""Reading the broker's own topics: what it wrote for itself comes back as records.
+
+Mirrors: EscapeBridge.getMessage, PopReviveService.getReviveMessage, TransactionalMessageBridge.getMessage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from cometmq.store.engine import Store
+from cometmq.store.reader import Range, ReadStatus
+from cometmq.wire.record import Record, decode_record
+
+
+class InnerRead(NamedTuple):
+    """`next_offset` is where to go on, also when nothing was found (the queue's start may have moved)."""
+
+    status: ReadStatus
+    next_offset: int
+    records: list[Record]
+
+
+class InnerReader:
+    """Reads queues for the services of this broker; what may not be in memory is read in a thread."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def read(self, topic: str, queue_id: int, offset: int, count: int = 32) -> InnerRead:
+        """Up to `count` records of a queue from `offset` on."""
+        found = self._store.read(topic, queue_id, offset, count)
+        pieces = await self._bytes(found.ranges, cold=found.cold)
+        return InnerRead(found.status, found.next_offset, [decode_record(piece) for piece in pieces])
+
+    def record_at(self, physical_offset: int, size: int | None = None) -> Record | None:
+        """The record that stands there; None if it is gone, or none (of this size) starts there."""
+        found = self._store.record_at(physical_offset, size)
+        return None if found is None else decode_record(found)
+
+    async def _bytes(self, ranges: list[Range], *, cold: bool) -> list[bytes] | list[memoryview]:
+        """One piece for each range; those of deleted segments are left out."""
+        if not cold:
+            return self._store.slices(ranges)
+        load = self._store.load
+        loaded = await asyncio.get_running_loop().run_in_executor(None, lambda: [load([one]) for one in ranges])
+        return [piece for pieces in loaded for piece in pieces]
