@@ -1,7 +1,8 @@
 """A broker: this file wires, and decides nothing.
 
 start   bind the ports → open the store → make the services → listen → register
-stop    unregister → take no more requests → answer who waits → close the connections → save → close the store
+stop    unregister → send clients away, if asked to → take no more requests → answer who waits → close the
+        connections → save → close the store
 """
 
 from __future__ import annotations
@@ -182,6 +183,8 @@ class Broker:
         topics.on_change = announce
 
         closing.callback(server.stop_taking)
+        if config.enable_shutdown_gracefully:
+            closing.push_async_callback(server.drain, routes.send_away, config.shutdown_wait_time_seconds)
         for sock in sockets[:2]:  # the HA port is held for the replication that comes
             await server.listen(sock)
         upkeep = Upkeep(store)

@@ -41,6 +41,8 @@ class BrokerConfig:
     register_broker_timeout_mills: int = 24_000
     compressed_register: bool = False
     server_channel_max_idle_time_seconds: int = 120
+    enable_shutdown_gracefully: bool = False
+    shutdown_wait_time_seconds: int = 30
     channel_expired_timeout: int = 120_000
 
     # topics and groups

@@ -90,6 +90,9 @@ class NameServer:
             self._notifier.send(self.table.lost(channel))
 
     async def stop(self) -> None:
+        config = self.settings.current
+        if self._server is not None and config.enable_shutdown_gracefully:
+            await self._server.drain(self._routes.send_away, config.shutdown_wait_time_seconds)
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None

@@ -24,6 +24,8 @@ class NamesrvConfig:
     bind_address: str = "127.0.0.1"
     listen_port: int = 9876
     server_channel_max_idle_time_seconds: int = 120
+    enable_shutdown_gracefully: bool = False
+    shutdown_wait_time_seconds: int = 30
 
     rocketmq_home: str | None = field(default_factory=lambda: os.environ.get("ROCKETMQ_HOME"))
     kv_config_path: str = field(default_factory=lambda: _in_home("kvConfig.json"))

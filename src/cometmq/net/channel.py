@@ -156,6 +156,10 @@ class Channel(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
 
+    def hand_to(self, on_request: RequestSink) -> None:
+        """Let another answer what comes from now on."""
+        self._on_request = on_request
+
     def stop_reading(self) -> None:
         """Take no more requests; the answers that are owed still leave."""
         self._listens = False

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 from cometmq.errors import CometError
 from cometmq.net.channel import Channel
-from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, ResponseCode
+from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, VERSION_GO_AWAY, ResponseCode
 from cometmq.wire.command import Body, Command, encode_head
 from cometmq.wire.schema import Empty, Header
 
@@ -161,6 +161,13 @@ class Routes:
             return
         if isinstance(answer, Header):
             call.reply(answer)
+
+    def send_away(self, channel: Channel, command: Command) -> None:
+        """`answer` of a server that is about to stop: who understands it is asked to go, others are served."""
+        if command.version >= VERSION_GO_AWAY:
+            Call(channel, command).reply(code=ResponseCode.GO_AWAY, remark="please go away")
+        else:
+            self.answer(channel, command)
 
     async def _finish(self, call: Call, running: Any) -> None:
         try:

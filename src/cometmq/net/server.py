@@ -153,6 +153,13 @@ class Server:
                 channel.close(f"a frame was left unfinished for {silent_s:.0f} s")
         self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
+    async def drain(self, on_request: RequestSink, wait_s: float) -> None:
+        """Let `on_request` meet whatever still comes, so that clients leave by themselves, and give them time."""
+        self._on_request = on_request
+        for channel in self.channels:
+            channel.hand_to(on_request)
+        await asyncio.sleep(wait_s)
+
     def stop_taking(self) -> None:
         """Accept no connection and no request any more; connections stay open for the answers that are owed."""
         self._closing = True

@@ -17,6 +17,8 @@ VERSION_STRICT_JSON: Final = 401
 # body ends with the mappings of static topics.
 VERSION_WHOLE_REGISTRATION: Final = 37
 VERSION_STATIC_TOPICS: Final = 413
+# After V5_3_1 a client that is answered GO_AWAY connects anew and asks again.
+VERSION_GO_AWAY: Final = 476
 
 
 class SerializeType(IntEnum):
