@@ -77,7 +77,7 @@ def mutated(data: bytes, at: int, what: bytes) -> bytes:
 
 
 def facts(command: Command) -> list[Any]:
-    return [bytes(command.body) if n == "body" else getattr(command, n) for n in Command.__slots__]
+    return [bytes(command.body) if n == "body" else getattr(command, n) for n in Command.__struct_fields__]
 
 
 # --- round trips

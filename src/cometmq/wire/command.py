@@ -15,8 +15,9 @@ Mirrors: RemotingCommand, RocketMQSerializable.
 from __future__ import annotations
 
 from struct import Struct, error
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
+import msgspec
 import orjson
 
 from cometmq.errors import ProtocolError
@@ -38,39 +39,23 @@ _PYTHON: Final = int(LanguageCode.PYTHON)
 _JSON: Final = int(SerializeType.JSON)
 _ROCKETMQ: Final = int(SerializeType.ROCKETMQ)
 
-_SIGNS: Final = (0, -1)
 _SPELLINGS: Final = (str, int)
 
 Body = bytes | memoryview
 
 
-class Command:
+class Command(msgspec.Struct, eq=False, gc=False):  # gc=False: it holds plain values, never a cycle
     """One request or reply. `ext` holds the header's fields as text, as both forms carry them."""
 
-    __slots__ = ("body", "code", "ext", "flag", "language", "opaque", "remark", "serialize", "version")
-
-    def __init__(
-        self,
-        code: int,
-        *,
-        opaque: int = 0,
-        flag: int = 0,
-        ext: dict[str, str] | None = None,
-        body: Body = b"",
-        remark: str | None = None,
-        language: int = _PYTHON,
-        version: int = VERSION,
-        serialize: int = _JSON,
-    ) -> None:
-        self.code = code
-        self.opaque = opaque
-        self.flag = flag
-        self.ext = ext if ext is not None else {}
-        self.body = body
-        self.remark = remark
-        self.language = language
-        self.version = version
-        self.serialize = serialize
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    ext: dict[str, str] = {}  # each gets its own
+    body: Body = b""
+    remark: str | None = None
+    language: int = _PYTHON
+    version: int = VERSION
+    serialize: int = _JSON
 
     @property
     def is_response(self) -> bool:
@@ -102,45 +87,56 @@ def decode_command(frame: bytes | memoryview) -> Command:
     raise ProtocolError(f"header form {form}: 0 (JSON) and 1 (ROCKETMQ) are known")
 
 
+_Int32 = Annotated[int, msgspec.Meta(ge=-0x8000_0000, le=0x7FFF_FFFF)]
+
+
+class _SoundHeader(Command, eq=False, gc=False, kw_only=True, forbid_unknown_fields=True):
+    """A JSON header as every sound peer writes it: complete, of the right types, and with nothing else in it."""
+
+    code: _Int32
+    opaque: _Int32
+    flag: _Int32
+    version: _Int32
+    language: str  # type: ignore[assignment]  # the name; its number takes its place
+    ext: dict[str, str] = msgspec.field(name="extFields")
+    remark: str | None = None
+    serialize_type_current_rpc: str = msgspec.field(name="serializeTypeCurrentRPC", default="")
+    body: None = None  # type: ignore[assignment]  # stands behind the header; set when that is read
+    serialize: Literal[0] = 0
+
+
+_read_sound_header: Final = msgspec.json.Decoder(_SoundHeader).decode
+
+
 def _decode_json(header: memoryview, body: memoryview) -> Command:
     try:
-        fields: Any = orjson.loads(header)
-    except orjson.JSONDecodeError:
-        fields = fastjson.loads(header)
-    try:
-        code, opaque, flag, version, ext = (
-            fields["code"], fields["opaque"], fields["flag"], fields["version"], fields["extFields"],
-        )  # fmt: skip
-        # What every sound peer sends passes here: numbers of 32 bits, and nothing but text in extFields.
-        sound = (code | opaque | flag | version) >> 31 in _SIGNS and "".join(ext.values()) is not None
-    except (KeyError, TypeError, AttributeError):
-        sound = False
-    if not sound:
-        code, opaque, flag, version, ext = _straighten(fields)
-    command = Command.__new__(Command)  # filled here, not by __init__: every send comes this way
-    command.code = code
-    command.opaque = opaque
-    command.flag = flag
-    command.version = version
-    command.ext = ext
+        command: Command = _read_sound_header(header)
+        command.language = _LANGUAGES[command.language]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        command = _decode_odd_json(header)
     command.body = body
-    command.serialize = _JSON
-    remark, language = fields.get("remark"), fields.get("language", "JAVA")
-    command.remark = None if remark is None else fastjson.text_of(remark)
-    command.language = _LANGUAGES.get(language, _OTHER) if isinstance(language, _SPELLINGS) else _OTHER
     return command
 
 
-def _straighten(fields: Any) -> tuple[int, int, int, int, dict[str, str]]:
-    """Read what is missing or of another type as fastjson does: code, opaque, flag, version, extFields."""
+def _decode_odd_json(header: memoryview) -> Command:
+    """Read any header that fastjson would, as it would: this is the rule, `_SoundHeader` its short cut."""
+    fields = fastjson.loads(header)
     if not isinstance(fields, dict):
         raise ProtocolError("the header is not a JSON object")
     code, opaque, flag, version = (fastjson.int_of(fields.get(name)) for name in ("code", "opaque", "flag", "version"))
     ext: Any = {} if (given := fields.get("extFields")) is None else given
     if not isinstance(ext, dict):
         raise ProtocolError("extFields is not a JSON object")
-    texts = {name: fastjson.text_of(value) for name, value in ext.items() if value is not None}
-    return code, opaque, flag, version, texts
+    remark, language = fields.get("remark"), fields.get("language", "JAVA")
+    return Command(
+        code,
+        opaque=opaque,
+        flag=flag,
+        ext={name: fastjson.text_of(value) for name, value in ext.items() if value is not None},
+        remark=None if remark is None else fastjson.text_of(remark),
+        language=_LANGUAGES.get(language, _OTHER) if isinstance(language, _SPELLINGS) else _OTHER,
+        version=version,
+    )
 
 
 def _decode_binary(header: memoryview, body: memoryview) -> Command:
@@ -173,7 +169,7 @@ def _decode_ext(data: bytes, at: int) -> dict[str, str]:
     end = at + ext_size
     if end > len(data):
         raise ProtocolError(f"ext fields of {ext_size} bytes in a header of {len(data)}")
-    ext: dict[str, str] = {}
+    ext: dict[str, str] = {}  # each gets its own
     while at < end:
         (key_size,) = _KEY_SIZE.unpack_from(data, at)
         key_end = at + 2 + key_size
