@@ -36,6 +36,7 @@ from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
 from cometmq.broker.saved import Saved
 from cometmq.broker.settings import BrokerSettings, load_settings
+from cometmq.broker.target_topics import TargetTopics
 from cometmq.broker.topics import Topics
 from cometmq.broker.upkeep import Upkeep
 from cometmq.clock import Clock, SystemClock
@@ -145,8 +146,18 @@ class Broker:
         )
 
         admission = Admission(config, durability)
+        targets = TargetTopics(config, topics)
         send = Send(
-            config, topics, store, durability, admission, acknowledgements, core.messages, unique_ids, self._clock
+            config,
+            topics,
+            targets,
+            store,
+            durability,
+            admission,
+            acknowledgements,
+            core.messages,
+            unique_ids,
+            self._clock,
         )
         pull = Pull(config, topics, groups, members, offsets, store)
         closing.callback(pull.close)

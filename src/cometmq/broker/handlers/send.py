@@ -8,7 +8,6 @@ Mirrors: SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -18,11 +17,12 @@ from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
+from cometmq.broker.target_topics import AnySend, TargetTopics, queue_id_of
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
 from cometmq.model import names, properties
-from cometmq.model.sysflag import MessageFlag, Perm
+from cometmq.model.sysflag import MessageFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
@@ -39,8 +39,6 @@ DESTINATIONS_MAX: Final = 10_000
 _REPEATED: Final = itemgetter(*"abcdefhjkmn")
 _PLAIN_FIELDS: Final = 13
 _SURE_DIGITS: Final = 18
-
-AnySend = SendMessage | SendMessageV2 | SendBatchMessage
 
 
 class Destination(NamedTuple):
@@ -60,6 +58,7 @@ class Send:
         self,
         config: BrokerConfig,
         topics: Topics,
+        targets: TargetTopics,
         store: Store,
         durability: Durability,
         admission: Admission,
@@ -69,6 +68,7 @@ class Send:
         clock: Clock,
     ) -> None:
         self._topics = topics
+        self._targets = targets
         self._store = store
         self._durability = durability
         self._admission = admission
@@ -77,7 +77,6 @@ class Send:
         self._unique_ids = unique_ids
         self._clock = clock
         self._broker_ip = config.broker_ip1
-        self._broker_writable = bool(config.broker_permission & Perm.WRITE)
         self._transactions_refused = config.reject_transaction_message
         self._id_prefix = store.store_host.hex().upper()
         self._fixed_fields = acknowledgements.fixed_fields
@@ -133,8 +132,8 @@ class Send:
 
     def _send_one(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
-        topic = self._topic(request, call)
-        queue_id = _queue_id(request, topic)
+        topic = self._targets.topic(request, call)
+        queue_id = queue_id_of(request, topic)
         destination = _destination(request, queue_id, topic)
         self._store_one(destination, request.born_timestamp, request.properties or "", call)
         return LATER
@@ -193,10 +192,10 @@ class Send:
 
     def _send_batch(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
-        topic = self._topic(request, call)
+        topic = self._targets.topic(request, call)
         if request.topic.startswith(names.RETRY_PREFIX):
             raise RequestRefused("MESSAGE_ILLEGAL", f"batch request does not support retry group {request.topic}")
-        queue_id = _queue_id(request, topic)
+        queue_id = queue_id_of(request, topic)
         limit = self._store.config.max_message_size
         if len(call.command.body) > limit:
             raise RequestRefused(
@@ -240,37 +239,6 @@ class Send:
 
     # --- checks
 
-    def _topic(self, request: AnySend, call: Call) -> TopicConfig:
-        """The topic to send to, made now if it may be."""
-        name = request.topic
-        topic = self._topics.get(name)
-        if topic is None or name in names.NOT_SENDABLE_TOPICS:
-            topic = self._new_topic(request, call)
-        if not self._broker_writable and topic.order:
-            raise RequestRefused("NO_PERMISSION", f"the broker[{self._broker_ip}] sending message is forbidden")
-        if request.queue_id >= topic.write_queue_nums and request.queue_id >= topic.read_queue_nums:
-            raise RequestRefused(
-                "INVALID_PARAMETER",
-                f"request queueId[{request.queue_id}] is illegal, {topic} Producer: {call.channel.peer}",
-            )
-        return topic
-
-    def _new_topic(self, request: AnySend, call: Call) -> TopicConfig:
-        fault = names.topic_fault(request.topic)
-        if fault is not None:
-            raise RequestRefused("INVALID_PARAMETER", fault)
-        if request.topic in names.NOT_SENDABLE_TOPICS:
-            raise RequestRefused("NO_PERMISSION", f"Sending message to topic[{request.topic}] is forbidden.")
-        topic = self._topics.create_on_send(
-            request.topic, request.default_topic, request.default_topic_queue_nums, unit_mode=request.unit_mode
-        )
-        if topic is None:
-            raise RequestRefused(
-                "TOPIC_NOT_EXIST",
-                f"topic[{request.topic}] not exist, apply first please! Create it, or set autoCreateTopicEnable=true",
-            )
-        return topic
-
     def _properties(self, text: str) -> tuple[str, dict[str, str]]:
         """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""
         found = properties.parse(text)
@@ -300,11 +268,6 @@ class Send:
             "the message is illegal, maybe msg body or properties length not matched. "
             f"msg body length limit {limit}B, msg properties length limit 32KB. ({refused})",
         )
-
-
-def _queue_id(request: AnySend, topic: TopicConfig) -> int:
-    """The queue asked for; a negative one leaves the choice to us."""
-    return request.queue_id if request.queue_id >= 0 else random.randrange(topic.write_queue_nums)
 
 
 def _destination(request: AnySend, queue_id: int, topic: TopicConfig) -> Destination:
