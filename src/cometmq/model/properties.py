@@ -36,6 +36,7 @@ CLUSTER: Final = "CLUSTER"
 MESSAGE_TYPE: Final = "MSG_TYPE"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CRC32: Final = "__CRC32#"
+DELIVERED_MARK: Final = "__COMET_DELIVERED"  # CometMQ's own: see broker/delivered_marks.py
 
 
 def parse(text: str) -> dict[str, str]:

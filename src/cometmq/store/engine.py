@@ -27,6 +27,7 @@ from cometmq.store.fs import FileSystem, OsFs
 from cometmq.store.index import IndexService
 from cometmq.store.lock import StoreLock
 from cometmq.store.maintenance import Maintenance
+from cometmq.store.property_scan import scan_properties
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.reader import Range, Reader
 from cometmq.store.recovery import Progress, Recovery
@@ -309,6 +310,10 @@ class Store:
         return self._table.delete_expired(self._log.min_offset)
 
     # Queries
+
+    def scan_properties(self, start: int, key: str) -> Iterator[tuple[int, str]]:
+        """Physical offset and properties of the records from `start` on whose properties contain `key`."""
+        return scan_properties(self._log, start, key)
 
     def query(
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
