@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cometmq.model.java_hash import string_hash, unsigned_hash
+from cometmq.model.java_hash import FOLDED_COUNT_MAX, string_hash, unsigned_hash, unsigned_hashes
 
 texts = st.text(st.characters(max_codepoint=127), max_size=70) | st.text(max_size=70)
 
@@ -33,7 +33,13 @@ def test_signed(text: str) -> None:
     assert string_hash(text) % 2**32 == by_definition(text)
 
 
+@given(st.lists(st.text(st.characters(max_codepoint=127), min_size=32, max_size=32), max_size=FOLDED_COUNT_MAX))
+def test_many_at_once(many: list[str]) -> None:
+    assert unsigned_hashes(many) == [by_definition(text) for text in many]
+
+
 def test_lanes_do_not_overflow() -> None:
     for length in range(70):
         text = "\x7f" * length
         assert unsigned_hash(text, 2**32 - 1) == by_definition(text, 2**32 - 1)
+    assert unsigned_hashes(["\x7f" * 32] * FOLDED_COUNT_MAX) == [by_definition("\x7f" * 32)] * FOLDED_COUNT_MAX

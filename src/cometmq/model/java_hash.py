@@ -2,9 +2,10 @@
 
     h = c[0]·31^(n-1) + c[1]·31^(n-2) + … + c[n-1]     over UTF-16 units, as a signed 32-bit integer
 
-Written twice, for speed. Up to 32 ASCII characters (every tag and unique key) are one integer whose bytes are
+Written three times, for speed. Up to 32 ASCII characters (every tag and unique key) are one integer whose bytes are
 folded pairwise, all pairs at once: neighbours a, b become a·31 + b in a lane twice as wide, then pairs of these
-with 31², and so on; no lane overflows. Anything else is a sum over precomputed powers.
+with 31², and so on; no lane overflows. Many texts of 32 are one long integer, folded in the same few steps.
+Anything else is a sum over precomputed powers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
+from struct import Struct
 from sys import byteorder
 from typing import Final
 
@@ -55,6 +57,34 @@ def unsigned_hash(text: str, prefix_hash: int = 0) -> int:
     for unit in units:
         total = (total * 31 + unit) & 0xFFFFFFFF
     return total
+
+
+FOLDED_LENGTH: Final = 32
+FOLDED_COUNT_MAX: Final = 256
+POWER_OF_FOLDED: Final = _POWERS[FOLDED_LENGTH]  # h(prefix + text) = h(prefix) · this + h(text)
+
+
+def _lanes(bits: int, every: int) -> int:
+    return sum((2**bits - 1) << at for at in range(0, FOLDED_COUNT_MAX * FOLDED_LENGTH * 8, every))
+
+
+# Step by step: how far apart the halves of a pair stand, what one counts, and which bits of it are of any use.
+_FOLDS: Final = [
+    (8, 31, _lanes(8, 16)),
+    (16, _31_POW_2, _lanes(16, 32)),
+    (32, _31_POW_4, _lanes(32, 64)),
+    (64, _31_POW_8 & 0xFFFFFFFF, _lanes(32, 128)),
+    (128, _31_POW_16 & 0xFFFFFFFF, _lanes(32, 256)),
+]
+_FOLDED: Final = Struct("<I28x")
+
+
+def unsigned_hashes(texts: Sequence[str]) -> list[int]:
+    """The hashes of up to 256 texts, each of 32 ASCII characters, at a quarter of the price."""
+    x = int.from_bytes("".join(texts).encode("ascii"), "little")  # first characters lowest: they count most
+    for distance, power, lanes in _FOLDS:
+        x = power * (x & lanes) + (x >> distance & lanes)
+    return [value for (value,) in _FOLDED.iter_unpack(x.to_bytes(len(texts) * FOLDED_LENGTH, "little"))]
 
 
 def string_hash(text: str) -> int:

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from cometmq.store.append import Appender
+from cometmq.store.append import Appender, Entry
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
-from cometmq.store.index import IndexService, index_keys
+from cometmq.store.index import IndexService
 from cometmq.store.queue_table import QueueTable
 
 UNWRITTEN_UNITS_MAX: Final = 500_000  # 10 MB of queue tails before dispatch writes them itself
-
-_ROLLBACK: Final = 0xC
 
 
 class Arrival(NamedTuple):
@@ -44,31 +42,13 @@ class Dispatcher:
 
     def dispatch(self) -> list[Arrival]:
         """Make visible all that is confirmed; returns the queues that grew."""
-        undispatched = self._undispatched
-        confirmed = self._log.confirm_offset
-        if not undispatched or undispatched[0][0] > confirmed:
+        entries = self._take_confirmed()
+        if not entries:
             return []
         grown: dict[ConsumeQueue, None] = {}
         pack = UNIT.pack
-        pop = undispatched.popleft
-        index = self._index
         count = 0
-        physical_offset = end = store_time_ms = 0
-        while undispatched and undispatched[0][0] <= confirmed:
-            entry = pop()
-            (
-                end,
-                queue,
-                physical_offset,
-                size,
-                tags_code,
-                queue_offset,
-                keys,
-                uniq_key,
-                store_time_ms,
-                sys_flag,
-                tags,
-            ) = entry
+        for end, queue, physical_offset, size, tags_code, queue_offset, _, _, _, _, _ in entries:
             if queue_offset == queue.max_offset:
                 queue.tail += pack(physical_offset, size, tags_code)
                 queue.max_offset = queue_offset + 1
@@ -78,11 +58,9 @@ class Dispatcher:
             elif queue_offset >= 0 and queue.alive:
                 self._table.put(queue, physical_offset, size, tags_code, queue_offset)
                 grown[queue] = None
-            if index is not None and sys_flag & _ROLLBACK != _ROLLBACK:
-                index.put(queue.topic, index_keys(uniq_key, keys, tags), physical_offset, store_time_ms)
-        self.dispatched = end
-        self.last_physical_offset = physical_offset
-        self.last_store_time_ms = store_time_ms
+        if self._index is not None:
+            self._index.put_messages(entries)
+        self.dispatched, _, self.last_physical_offset, *_, self.last_store_time_ms, _, _ = entries[-1]
         self.unwritten_units += count
         arrivals: list[Arrival] = []
         for queue in grown:
@@ -90,6 +68,17 @@ class Dispatcher:
             if queue.alive:
                 arrivals.append(Arrival(queue.topic, queue.queue_id, queue.max_offset))
         return arrivals
+
+    def _take_confirmed(self) -> list[Entry]:
+        undispatched, confirmed = self._undispatched, self._log.confirm_offset
+        if undispatched and undispatched[-1][0] <= confirmed:
+            entries = list(undispatched)
+            undispatched.clear()
+            return entries
+        entries = []
+        while undispatched and undispatched[0][0] <= confirmed:
+            entries.append(undispatched.popleft())
+        return entries
 
     def replay(
         self,

@@ -135,6 +135,7 @@ class IndexFile:
         slots, note_page = table.view, table.dirty.add
         slot_count, begin_ms, entry, pack = self.slot_count, self.begin_ms, self.next_entry, ENTRY.pack
         packed: list[bytes] = []
+        seconds, seconds_of_ms = 0, -1
         with self._lock:
             if entry == 1:
                 self.begin_offset, self.begin_ms = some[0][1:]
@@ -144,14 +145,15 @@ class IndexFile:
                 if not 0 < older < entry:
                     older = 0
                     self.slots_used += 1
-                seconds = (store_time_ms - begin_ms) // 1000 if begin_ms > 0 else 0
-                if not 0 <= seconds <= SECONDS_MAX:
-                    seconds = 0 if seconds < 0 else SECONDS_MAX
+                if store_time_ms != seconds_of_ms:  # many share a millisecond
+                    seconds = min(max((store_time_ms - begin_ms) // 1000, 0), SECONDS_MAX) if begin_ms > 0 else 0
+                    seconds_of_ms = store_time_ms
                 packed.append(pack(key_hash, physical_offset, seconds, older))
                 slots[at] = entry
                 note_page(at >> 10)
                 if entry == 1:
                     begin_ms = store_time_ms  # the first entry counts from the end of the file before
+                    seconds_of_ms = -1
                 entry += 1
             self.next_entry = entry
             self.end_offset, self.end_ms = some[-1][1:]
