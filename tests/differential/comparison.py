@@ -6,20 +6,25 @@ A case (a script in one header form) is run once, whoever asks for it first.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from .broker_scripts import SCRIPTS as BROKER_SCRIPTS
 from .differences import Difference, covering, differences
 from .frames import HOSTILE, ending
-from .namesrv_scripts import SCRIPTS as NAMESRV_SCRIPTS
 from .script import FORMS, Form, Script, Server
 from .target import Answers, Target
 
 SERVERS: tuple[Server, ...] = ("namesrv", "broker")
-SCRIPTS: tuple[Script, ...] = NAMESRV_SCRIPTS + BROKER_SCRIPTS
+# Every module here that is named `…_scripts` brings its own.
+SCRIPTS: tuple[Script, ...] = tuple(
+    script
+    for path in sorted(Path(__file__).parent.glob("*_scripts.py"))
+    for script in importlib.import_module(f".{path.stem}", __package__).SCRIPTS
+)
 CASES: dict[str, tuple[Script, Form]] = {f"{one.name} {form}": (one, form) for one in SCRIPTS for form in FORMS}
 
 

@@ -109,6 +109,13 @@ def _made_up_id_in_record(one: Difference) -> bool:
 
 ENTRIES: Final = (
     Entry(
+        "Times and addresses of a pushed message",
+        "mask",
+        "When and from where it came differs between any two runs.",
+        "pushed.*.ext.*",
+        when=lambda one: _both(_is_time)(one) or _both(_is_address)(one),
+    ),
+    Entry(
         title="Language",
         kind="difference",
         why="The language field of an answer says PYTHON, not JAVA.",

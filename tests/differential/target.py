@@ -15,9 +15,10 @@ from typing import Any
 import orjson
 
 from cometmq.errors import PeerTimeout, PeerUnreachable
+from cometmq.model import properties
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
-from cometmq.wire.codes import FLAG_ONE_WAY, SerializeType
+from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, SerializeType
 from cometmq.wire.command import Command, encode_command
 
 from .reply import mark, plain
@@ -101,8 +102,9 @@ class _Run:
             return {"pushed": "nothing"}
         while not queue.empty():
             commands.append(queue.get_nowait())
-        # How often the same is said does not matter.
-        return {"pushed": sorted({json.dumps([one.code, one.flag, one.ext], sort_keys=True) for one in commands})}
+        # How often the same is said does not matter, and neither does the order of different things.
+        told = {json.dumps(told_by(one), sort_keys=True) for one in commands}
+        return {"pushed": [json.loads(one) for one in sorted(told)]}
 
     async def _ask_until(self, ask: Ask) -> dict[str, Any]:
         assert ask.until is not None
@@ -150,9 +152,24 @@ class _Run:
         if channel is None or not channel.is_open:
             pushed = self.pushed.setdefault(peer, asyncio.Queue())
             address = self.target.addresses[self.script.server]
-            channel = await connect(address, on_request=lambda _, command: pushed.put_nowait(command))
+
+            def take(sender: Channel, command: Command) -> None:
+                pushed.put_nowait(command)
+                if not command.flag & FLAG_ONE_WAY:
+                    done = Command(0, opaque=command.opaque, flag=FLAG_RESPONSE, serialize=command.serialize)
+                    sender.send(encode_command(done))
+
+            channel = await connect(address, on_request=take)
             self.channels[peer] = channel
         return channel
+
+
+def told_by(command: Command) -> dict[str, Any]:
+    """What the server said by itself, with the message's properties one by one."""
+    ext: dict[str, Any] = dict(command.ext)
+    if "properties" in ext:
+        ext["properties"] = properties.parse(ext["properties"])
+    return {"code": command.code, "flag": command.flag, "ext": ext, "body": bytes(command.body).decode("latin-1")}
 
 
 def _physical_offset(message_id: str) -> str:

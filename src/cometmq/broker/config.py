@@ -72,6 +72,7 @@ class BrokerConfig:
     broker_fast_failure_enable: bool = True
     os_page_cache_busy_time_out_mills: int = 1_000
     reject_transaction_message: bool = False
+    store_reply_message_enable: bool = True
 
     # pulling
     long_polling_enable: bool = True

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from cometmq.clock import Clock
 from cometmq.model.subscription import SubscriptionData
 from cometmq.wire.bodies.heartbeat import BROADCASTING, ConsumerData
+from cometmq.wire.command import Command
 from cometmq.wire.requests.members import NotifyConsumerIdsChanged
 from cometmq.wire.schema import Header
 
@@ -35,6 +36,8 @@ class Peer(Protocol):
     def is_open(self) -> bool: ...
 
     def notify(self, request: Header) -> None: ...
+
+    async def exchange(self, command: Command, *, timeout_ms: int = ...) -> Command: ...
 
     def close(self, why: str = ...) -> None: ...
 
@@ -91,6 +94,7 @@ class Members:
         self._notify_enable = notify_enable
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[Peer, Client]] = {}
+        self._producer_channels: dict[str, Peer] = {}  # by client id
         self._groups_of: dict[Peer, tuple[set[str], set[str]]] = {}  # consumer groups, producer groups
         self._fingerprints: dict[str, int] = {}
 
@@ -107,6 +111,10 @@ class Members:
 
     def producers_of(self, group: str) -> list[Client]:
         return list(self._producers.get(group, {}).values())
+
+    def producer_channel(self, client_id: str) -> Peer | None:
+        """The connection by which a producer is reached, whatever its groups are."""
+        return self._producer_channels.get(client_id)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
         found = self._consumers.get(group)
@@ -150,6 +158,7 @@ class Members:
                 log.warning("%s is in %d producer groups, the most allowed", client.client_id, len(joined))
                 return
             joined.add(group)
+        self._producer_channels[client.client_id] = client.channel
         self._refresh(self._producers.setdefault(group, {}), client)
 
     def _refresh(self, clients: dict[Peer, Client], client: Client) -> None:
@@ -179,7 +188,9 @@ class Members:
     def unregister_producer(self, channel: Peer, group: str) -> None:
         clients = self._producers.get(group)
         if clients is not None:
-            clients.pop(channel, None)
+            gone = clients.pop(channel, None)
+            if gone is not None and self._producer_channels.get(gone.client_id) is channel:
+                del self._producer_channels[gone.client_id]
             self._forget(channel, 1, group)
             if not clients:
                 del self._producers[group]

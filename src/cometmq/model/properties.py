@@ -37,6 +37,8 @@ MESSAGE_TYPE: Final = "MSG_TYPE"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CRC32: Final = "__CRC32#"
 DELIVERED_MARK: Final = "__COMET_DELIVERED"  # CometMQ's own: see broker/delivered_marks.py
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
 
 def parse(text: str) -> dict[str, str]:

@@ -58,3 +58,39 @@ class SendMessageV2(Header):
 @request(RequestCode.SEND_BATCH_MESSAGE, reply=SendMessageReply)
 class SendBatchMessage(SendMessageV2):
     """Many messages of one topic and queue; the body holds their sub-records (`wire.batch`)."""
+
+
+@request(RequestCode.SEND_REPLY_MESSAGE, reply=SendMessageReply)
+class SendReplyMessage(SendMessage):
+    """The answer of a consumer to a message that asked for one."""
+
+    topic: str = lenient("")
+    sys_flag: Int32 = lenient(0)
+
+
+@request(RequestCode.SEND_REPLY_MESSAGE_V2, reply=SendMessageReply)
+class SendReplyMessageV2(SendMessageV2):
+    """The same with one-letter names."""
+
+    topic: str = named("b", missing="")
+    sys_flag: Int32 = named("f", missing=0)
+
+
+@request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+class PushReplyMessage(Header):
+    """The answer on its way to the client that asked; the body is the message's."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: int
+    flag: Int32
+    properties: str | None
+    reconsume_times: Int32 | None
+    unit_mode: bool
+    born_host: str
+    store_host: str
+    store_timestamp: int
