@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import mul
-from struct import Struct
 from sys import byteorder
 from typing import Final
 
@@ -76,7 +75,6 @@ _FOLDS: Final = [
     (64, _31_POW_8 & 0xFFFFFFFF, _lanes(32, 128)),
     (128, _31_POW_16 & 0xFFFFFFFF, _lanes(32, 256)),
 ]
-_FOLDED: Final = Struct("<I28x")
 
 
 def unsigned_hashes(texts: Sequence[str]) -> list[int]:
@@ -84,7 +82,10 @@ def unsigned_hashes(texts: Sequence[str]) -> list[int]:
     x = int.from_bytes("".join(texts).encode("ascii"), "little")  # first characters lowest: they count most
     for distance, power, lanes in _FOLDS:
         x = power * (x & lanes) + (x >> distance & lanes)
-    return [value for (value,) in _FOLDED.iter_unpack(x.to_bytes(len(texts) * FOLDED_LENGTH, "little"))]
+    values = array("I", x.to_bytes(len(texts) * FOLDED_LENGTH, "little"))
+    if byteorder == "big":
+        values.byteswap()
+    return values[:: FOLDED_LENGTH // 4].tolist()
 
 
 def string_hash(text: str) -> int:
