@@ -66,6 +66,9 @@ class BrokerConfig:
     # clients
     notify_consumer_ids_changed_enable: bool = True
     reject_pull_consumer_enable: bool = False
+    rebalance_lock_max_live_time: int = field(
+        default=60_000, metadata={"key": "rocketmq.broker.rebalance.lockMaxLiveTime"}
+    )
 
     # sending
     send_thread_pool_queue_capacity: int = 10_000
@@ -81,6 +84,13 @@ class BrokerConfig:
     slave_read_enable: bool = False
     enable_property_filter: bool = False
     default_query_max_num: int = 32
+
+    # transactions
+    transaction_time_out: int = 6_000
+    transaction_check_max: int = 15
+    transaction_check_interval: int = 30_000
+    transaction_op_msg_max_size: int = 4_096
+    transaction_op_batch_interval: int = 3_000
 
     # consumer offsets
     flush_consumer_offset_interval: int = 5_000

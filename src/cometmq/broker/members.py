@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from cometmq.clock import Clock
 from cometmq.model.subscription import SubscriptionData
 from cometmq.wire.bodies.heartbeat import BROADCASTING, ConsumerData
-from cometmq.wire.command import Command
+from cometmq.wire.command import Body, Command
 from cometmq.wire.requests.members import NotifyConsumerIdsChanged
 from cometmq.wire.schema import Header
 
@@ -35,7 +35,10 @@ class Peer(Protocol):
     @property
     def is_open(self) -> bool: ...
 
-    def notify(self, request: Header) -> None: ...
+    @property
+    def is_writable(self) -> bool: ...
+
+    def notify(self, request: Header, body: Body = ...) -> None: ...
 
     async def exchange(self, command: Command, *, timeout_ms: int = ...) -> Command: ...
 

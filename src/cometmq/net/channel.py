@@ -48,6 +48,7 @@ class Channel(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._listens = True
+        self.is_writable = True  # the peer takes what is sent to it
         self._out: list[Body] = []
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._opaques = itertools.count(1)
@@ -86,10 +87,12 @@ class Channel(asyncio.Protocol):
         self._finish(str(exc) if exc else "closed by the peer")
 
     def pause_writing(self) -> None:
+        self.is_writable = False
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self.is_writable = True
         if self._transport is not None and self._listens and not self._transport.is_closing():
             self._transport.resume_reading()
 
