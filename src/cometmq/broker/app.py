@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from cometmq.broker import reply
+from cometmq.broker import locks, reply
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
 from cometmq.broker.core import Arrivals, Core
@@ -32,6 +32,7 @@ from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
 from cometmq.broker.inner_messages import InnerMessages
 from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
@@ -55,7 +56,7 @@ __all__ = ["Broker", "BrokerSettings", "load_settings"]
 
 log = logging.getLogger("cometmq.broker")
 
-CAPABILITIES: tuple[Callable[[Core], None], ...] = (reply.install,)
+CAPABILITIES: tuple[Callable[[Core], None], ...] = (locks.install, reply.install)
 
 FAST_PORT_SHIFT = -2
 HA_PORT_SHIFT = 1
@@ -116,6 +117,13 @@ class Broker:
             config.channel_expired_timeout,
             notify_enable=config.notify_consumer_ids_changed_enable,
         )
+        name_servers = NameServers(
+            config.namesrv_addr or "",
+            by_dns=config.fetch_name_srv_addr_by_dns_lookup,
+            address_server=address_server_url(config.namesrv_domain, config.namesrv_subgroup)
+            if config.fetch_namesrv_addr_by_address_server
+            else None,
+        )
         saved: list[Saved] = [offsets, groups, topics]
         closing.callback(lambda: [table.persist() for table in saved])
 
@@ -136,6 +144,8 @@ class Broker:
             groups,
             offsets,
             members,
+            QueueLocks(self._clock, config.rebalance_lock_max_live_time),
+            name_servers,
             durability,
             InnerMessages(store, durability),
             InnerReader(store),
@@ -178,13 +188,6 @@ class Broker:
         closing.push_async_callback(routes.close)
         self.codes = routes.codes
 
-        name_servers = NameServers(
-            config.namesrv_addr or "",
-            by_dns=config.fetch_name_srv_addr_by_dns_lookup,
-            address_server=address_server_url(config.namesrv_domain, config.namesrv_subgroup)
-            if config.fetch_namesrv_addr_by_address_server
-            else None,
-        )
         registration = Registration(config, self.address, ha_address, topics, name_servers)
 
         def announce(topic: TopicConfig | None) -> None:

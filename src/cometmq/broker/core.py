@@ -22,11 +22,13 @@ from cometmq.broker.groups import Groups
 from cometmq.broker.housekeeping import Job
 from cometmq.broker.inner_messages import InnerMessages
 from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.saved import Saved
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
+from cometmq.net.name_servers import NameServers
 from cometmq.net.routes import Routes
 from cometmq.store.dispatch import Arrival
 from cometmq.store.engine import Store
@@ -59,6 +61,8 @@ class Core:
     groups: Groups
     offsets: Offsets
     members: Members
+    locks: QueueLocks
+    name_servers: NameServers
     durability: Durability
     messages: InnerMessages
     reader: InnerReader

@@ -41,3 +41,13 @@ class NotifyConsumerIdsChanged(Header):
     """Sent by the broker to the members of a group, one-way."""
 
     consumer_group: str
+
+
+@request(RequestCode.LOCK_BATCH_MQ)
+class LockBatchMq(Header):
+    """The body names who wants which queues: `wire.bodies.queues`. So does that of the next one."""
+
+
+@request(RequestCode.UNLOCK_BATCH_MQ)
+class UnlockBatchMq(Header):
+    pass
