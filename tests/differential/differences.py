@@ -197,6 +197,15 @@ ENTRIES: Final = (
         when=_variant(r"missing body\.(clientID|producerDataSet\.0\.groupName) / after"),
     ),
     Entry(
+        title="Locks of nobody",
+        kind="difference",
+        why="LOCK_BATCH_MQ without a client id is refused by both; the original keeps a lock without a holder, and "
+        "nobody can lock that queue again.",
+        where="code",
+        codes=frozenset({41}),
+        when=_variant(r"missing body\.clientId / after"),
+    ),
+    Entry(
         title="Headers that cannot be read",
         kind="difference",
         why="A connection that sends a header of an unknown form, or a binary header that is cut short, is closed. "

@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from cometmq.broker import locks, reply
+from cometmq.broker import assignment, locks, reply
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
 from cometmq.broker.core import Arrivals, Core
@@ -56,7 +56,7 @@ __all__ = ["Broker", "BrokerSettings", "load_settings"]
 
 log = logging.getLogger("cometmq.broker")
 
-CAPABILITIES: tuple[Callable[[Core], None], ...] = (locks.install, reply.install)
+CAPABILITIES: tuple[Callable[[Core], None], ...] = (locks.install, assignment.install, reply.install)
 
 FAST_PORT_SHIFT = -2
 HA_PORT_SHIFT = 1

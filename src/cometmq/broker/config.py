@@ -70,6 +70,12 @@ class BrokerConfig:
         default=60_000, metadata={"key": "rocketmq.broker.rebalance.lockMaxLiveTime"}
     )
 
+    # assignment by the broker
+    server_load_balancer_enable: bool = True
+    load_balance_poll_name_server_interval: int = 30_000
+    default_message_request_mode: str = "PULL"
+    default_pop_share_queue_num: int = -1
+
     # sending
     send_thread_pool_queue_capacity: int = 10_000
     broker_fast_failure_enable: bool = True
@@ -95,3 +101,6 @@ class BrokerConfig:
     # consumer offsets
     flush_consumer_offset_interval: int = 5_000
     consumer_offset_update_version_step: int = 500
+
+    # delay levels; the levels themselves are the store's
+    delay_offset_update_version_step: int = 200

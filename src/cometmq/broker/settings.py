@@ -41,6 +41,8 @@ def load_settings(values: Mapping[str, str]) -> BrokerSettings:
     store = config.section(StoreConfig, values)
     if not 0 <= broker.listen_port <= 65_534:
         raise ConfigError(f"listenPort={broker.listen_port}: 0 to 65534 are possible")
+    if broker.default_message_request_mode not in ("PULL", "POP"):
+        raise ConfigError(f"defaultMessageRequestMode={broker.default_message_request_mode}: PULL and POP are known")
     ip, how = _advertise(broker)
     broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip, broker_id=MASTER_ID)
     known = [key for key in values if key not in _NOT_OURS]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cometmq.broker.locks.table import QueueLocks
 from cometmq.errors import RequestRefused
+from cometmq.model.queue import MessageQueue
 from cometmq.net.routes import DONE, LATER, Call, Later, handles
 from cometmq.wire.bodies.queues import QueuesToLock, decode_queues_to_lock, encode_locked_queues
 from cometmq.wire.requests.members import LockBatchMq, UnlockBatchMq
@@ -21,21 +22,26 @@ class LockHandlers:
 
     @handles(LockBatchMq)
     def lock(self, request: LockBatchMq, call: Call) -> Later:
-        wanted, group, client_id = _wanted(call)
-        call.reply(body=encode_locked_queues(self._locks.lock(group, wanted.queues, client_id)))
+        wanted = _wanted(call)
+        locked: list[MessageQueue] = []
+        if wanted.queues:
+            if wanted.consumer_group is None or wanted.client_id is None:
+                raise RequestRefused("SYSTEM_ERROR", "consumerGroup and clientId must be given to lock queues")
+            locked = self._locks.lock(wanted.consumer_group, wanted.queues, wanted.client_id)
+        call.reply(body=encode_locked_queues(locked))
         return LATER
 
     @handles(UnlockBatchMq)
     def unlock(self, request: UnlockBatchMq, call: Call) -> Header:
-        wanted, group, client_id = _wanted(call)
-        self._locks.unlock(group, wanted.queues, client_id)
+        wanted = _wanted(call)
+        if wanted.consumer_group is None:
+            raise RequestRefused("SYSTEM_ERROR", "consumerGroup must be given to unlock queues")
+        if wanted.client_id is not None:  # nobody holds nothing
+            self._locks.unlock(wanted.consumer_group, wanted.queues, wanted.client_id)
         return DONE
 
 
-def _wanted(call: Call) -> tuple[QueuesToLock, str, str]:
+def _wanted(call: Call) -> QueuesToLock:
     if not call.body:
         raise RequestRefused("SYSTEM_ERROR", "the request has no body: consumerGroup, clientId and mqSet are expected")
-    wanted = decode_queues_to_lock(call.body)
-    if wanted.consumer_group is None or wanted.client_id is None:
-        raise RequestRefused("SYSTEM_ERROR", "consumerGroup and clientId must be given to lock or unlock queues")
-    return wanted, wanted.consumer_group, wanted.client_id
+    return decode_queues_to_lock(call.body)

@@ -51,3 +51,18 @@ class LockBatchMq(Header):
 @request(RequestCode.UNLOCK_BATCH_MQ)
 class UnlockBatchMq(Header):
     pass
+
+
+@request(RequestCode.QUERY_ASSIGNMENT)
+class QueryAssignment(Header):
+    """The body says who asks for the queues of which topic: `wire.bodies.assignment`."""
+
+
+@request(RequestCode.SET_MESSAGE_REQUEST_MODE)
+class SetMessageRequestMode(Header):
+    """The body says whether a group pulls or pops a topic."""
+
+
+@request(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+class GetAllMessageRequestMode(Header):
+    pass
