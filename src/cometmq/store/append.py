@@ -22,6 +22,7 @@ from cometmq.errors import MessageRefused, StoreNotWritable
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import topic_fault
 from cometmq.model.properties import PROPERTIES_SIZE_MAX
+from cometmq.store.batch_queue import BatchQueues
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import ConsumeQueue
@@ -60,10 +61,18 @@ BatchItem = tuple[
 class Appender:
     """Encodes messages into the log's pending bytes."""
 
-    def __init__(self, log: CommitLog, table: QueueTable, config: StoreConfig, clock: Clock, store_host: bytes) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        table: QueueTable,
+        batches: BatchQueues,
+        config: StoreConfig,
+        clock: Clock,
+        store_host: bytes,
+    ) -> None:
         self._log = log
-        self._table = table
         self._queues = table.queues
+        self._batches = batches
         self._body_size_max = config.max_message_size
         self._now_ms = clock.now_ms
         self._delivery_times = DeliveryTimes(config.message_delay_level)
@@ -101,7 +110,7 @@ class Appender:
             self._refuse(body_size, properties_size)
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            queue = self._new_queue(topic, queue_id)
+            queue = self.queue(topic, queue_id)
         sys_flag = sys_flag & ~_V6_BITS | self._store_bits
         if len(born_host) != 8:
             sys_flag |= _BORN_V6
@@ -178,7 +187,7 @@ class Appender:
             bodies_size += len(body)
             if bodies_size > self._body_size_max or len(properties_data) > PROPERTIES_SIZE_MAX:
                 self._refuse(bodies_size, len(properties_data))
-        queue = self._queues.get((topic, queue_id)) or self._new_queue(topic, queue_id)
+        queue = self._queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         bits = self._store_bits | (_BORN_V6 if len(born_host) != 8 else 0)
         fixed = HEADS[bits].size + len(queue.topic_part) + 2
         size = sum([fixed + len(item[1]) + len(item[2]) for item in items])
@@ -195,12 +204,15 @@ class Appender:
             for flag, body, properties_data, tags, keys, uniq_key in items
         ]  # fmt: skip
 
-    def _new_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue becomes a folder, so its name is checked here again, whoever asked for it."""
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue of any kind. A new one becomes a folder, so its name is checked again, whoever asked for it."""
+        known = self._batches.queues.get((topic, queue_id))
+        if known is not None:
+            return known
         fault = topic_fault(topic) or (f"The specified queue id: {queue_id}, is negative." if queue_id < 0 else None)
         if fault is not None:
             raise MessageRefused(fault)
-        return self._table.open(topic, queue_id)
+        return self._batches.open(topic, queue_id)
 
     def _refuse(self, body_size: int, properties_size: int) -> NoReturn:
         if body_size > self._body_size_max:

@@ -27,6 +27,7 @@ class StoreConfig:
 
     mapped_file_size_commit_log: int = 1024 * 1024 * 1024
     mapped_file_size_consume_queue: int = 300_000 * 20
+    mapper_file_size_batch_consume_queue: int = 300_000 * 46
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
     max_message_size: int = 4 * 1024 * 1024
@@ -60,6 +61,16 @@ class StoreConfig:
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    flush_delay_offset_interval: int = 10_000
+
+    # messages for any time
+    mapped_file_size_timer_log: int = 100 * 1024 * 1024
+    timer_precision_ms: int = 1_000
+    timer_roll_window_slot: int = 2 * 24 * 3_600
+    timer_flush_interval_ms: int = 1_000
+    timer_max_delay_sec: int = 3 * 24 * 3_600
+    timer_congest_num_each_slot: int = 0x7FFFFFFF
+    append_topic_for_timer_delete_key: bool = False
 
     def __post_init__(self) -> None:
         if self.flush_disk_type not in (SYNC_FLUSH, ASYNC_FLUSH):
@@ -72,6 +83,10 @@ class StoreConfig:
     @property
     def consume_queue_dir(self) -> str:
         return f"{self.store_path_root_dir}/consumequeue"
+
+    @property
+    def batch_consume_queue_dir(self) -> str:
+        return f"{self.store_path_root_dir}/batchconsumequeue"
 
     @property
     def index_dir(self) -> str:

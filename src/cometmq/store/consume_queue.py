@@ -10,6 +10,7 @@ to the files from time to time and trims the tail. The files can always be rebui
     tail_offset ≤ written_offset ≤ max_offset    the tail starts at tail_offset, the files end at written_offset
 
 A queue whose first message has not offset 0 (its older files are gone) starts with blank units up to it.
+A `BatchQueue` keeps its wider units in one of these too, and then unit n is batch n.
 
 Mirrors: ConsumeQueue.
 """
@@ -47,14 +48,16 @@ class ConsumeQueue:
         "tail_offset",
         "topic",
         "topic_part",
+        "unit_size",
         "written_offset",
     )
 
-    def __init__(self, topic: str, queue_id: int, folder: str, file_size: int) -> None:
+    def __init__(self, topic: str, queue_id: int, folder: str, file_size: int, unit_size: int = UNIT_SIZE) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.folder = folder
-        self.file_units = file_size // UNIT_SIZE
+        self.unit_size = unit_size
+        self.file_units = file_size // unit_size
         data = topic.encode()
         # The topic as a record carries it, with its length before it.
         short = len(data) <= 127
@@ -70,8 +73,13 @@ class ConsumeQueue:
         self.first_offset = offset - offset % self.file_units
         self.min_offset = self.max_offset = self.next_offset = offset
         self.tail_offset = self.written_offset = self.first_offset
-        self.tail = bytearray(BLANK_UNIT * (offset - self.first_offset))
+        self.tail = bytearray(BLANK_UNIT.ljust(self.unit_size, b"\0") * (offset - self.first_offset))
         self.max_physical = -1
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last visible message."""
+        return self.max_offset
 
     def load(self, first_offset: int, max_offset: int) -> None:
         """The files hold units `[first_offset, max_offset)`."""
@@ -98,7 +106,7 @@ class ConsumeQueue:
 
     def path_of(self, offset: int) -> str:
         """The file in which unit `offset` stands."""
-        return segment_path(self.folder, (offset - offset % self.file_units) * UNIT_SIZE)
+        return segment_path(self.folder, (offset - offset % self.file_units) * self.unit_size)
 
     def file_end(self, offset: int) -> int:
         """The first unit of the file after that of `offset`."""
@@ -110,15 +118,16 @@ class ConsumeQueue:
             self.drop_files(fs)
             self.reset(offset)
             return
+        unit_size = self.unit_size
         for name in fs.list_dir(self.folder):
-            start = int(name) // UNIT_SIZE
+            start = int(name) // unit_size
             path = f"{self.folder}/{name}"
             if start >= offset:
                 fs.unlink(path)
             elif start + self.file_units > offset:
                 fd = fs.open(path)
                 try:
-                    if fs.zero(fd, (offset - start) * UNIT_SIZE, self.file_units * UNIT_SIZE):
+                    if fs.zero(fd, (offset - start) * unit_size, self.file_units * unit_size):
                         fs.sync(fd)
                 finally:
                     fs.close(fd)
@@ -126,7 +135,7 @@ class ConsumeQueue:
             self.tail_offset = offset
             self.tail = bytearray()
         else:
-            del self.tail[(offset - self.tail_offset) * UNIT_SIZE :]
+            del self.tail[(offset - self.tail_offset) * unit_size :]
         self.written_offset = min(self.written_offset, offset)
         self.max_offset = self.next_offset = offset
         self.min_offset = min(self.min_offset, offset)

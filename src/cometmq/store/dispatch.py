@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from cometmq.store.append import Appender, Entry
+from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
 from cometmq.store.index import IndexService
@@ -30,10 +31,18 @@ class Arrival(NamedTuple):
 class Dispatcher:
     """Takes confirmed messages from the appender into queues and index."""
 
-    def __init__(self, log: CommitLog, appender: Appender, table: QueueTable, index: IndexService | None) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        appender: Appender,
+        table: QueueTable,
+        batches: BatchQueues,
+        index: IndexService | None,
+    ) -> None:
         self._log = log
         self._undispatched = appender.undispatched
         self._table = table
+        self._batches = batches
         self._index = index
         self.dispatched = 0  # end of the last dispatched record
         self.last_physical_offset = 0
@@ -48,7 +57,7 @@ class Dispatcher:
         grown: dict[ConsumeQueue, None] = {}
         pack = UNIT.pack
         count = 0
-        for end, queue, physical_offset, size, tags_code, queue_offset, _, _, _, _, _ in entries:
+        for end, queue, physical_offset, size, tags_code, queue_offset, _, _, store_time_ms, _, _ in entries:
             if queue_offset == queue.max_offset:
                 queue.tail += pack(physical_offset, size, tags_code)
                 queue.max_offset = queue_offset + 1
@@ -56,7 +65,7 @@ class Dispatcher:
                 grown[queue] = None
                 count += 1
             elif queue_offset >= 0 and queue.alive:
-                self._table.put(queue, physical_offset, size, tags_code, queue_offset)
+                count += self._put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
                 grown[queue] = None
         if self._index is not None:
             self._index.put_messages(entries)
@@ -66,8 +75,22 @@ class Dispatcher:
         for queue in grown:
             queue.dirty = True
             if queue.alive:
-                arrivals.append(Arrival(queue.topic, queue.queue_id, queue.max_offset))
+                arrivals.append(Arrival(queue.topic, queue.queue_id, queue.end_offset))
         return arrivals
+
+    def _put(
+        self,
+        queue: ConsumeQueue,
+        physical_offset: int,
+        size: int,
+        tags_code: int,
+        queue_offset: int,
+        store_time_ms: int,
+    ) -> bool:
+        """Add a unit that is not simply the next of a plain queue."""
+        if isinstance(queue, BatchQueue):
+            return self._batches.put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
+        return self._table.put(queue, physical_offset, size, tags_code, queue_offset)
 
     def _take_confirmed(self) -> list[Entry]:
         undispatched, confirmed = self._undispatched, self._log.confirm_offset
@@ -91,8 +114,8 @@ class Dispatcher:
         store_time_ms: int,
     ) -> None:
         """Dispatch a record found in the log; what the queue or the index has already stays as it is."""
-        if queue_offset >= 0 and self._table.put(queue, physical_offset, size, tags_code, queue_offset):
-            self.unwritten_units += 1
+        if queue_offset >= 0:
+            self.unwritten_units += self._put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
         if self._index is not None:
             self._index.put(queue.topic, words, physical_offset, store_time_ms)
         self.last_physical_offset = physical_offset

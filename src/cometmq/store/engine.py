@@ -14,14 +14,18 @@ Mirrors: DefaultMessageStore.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import StoreError
 from cometmq.store.append import Appender
+from cometmq.store.batch_append import BatchAppender
+from cometmq.store.batch_queue import BatchQueue, BatchQueues
+from cometmq.store.batch_reader import BatchReader
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
+from cometmq.store.consume_queue import UNIT, ConsumeQueue
 from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Arrival, Dispatcher
 from cometmq.store.fs import FileSystem, OsFs
 from cometmq.store.index import IndexService
@@ -39,19 +43,34 @@ from cometmq.wire.record import RECORD_SIZE_MIN
 class Store:
     """An open store."""
 
-    def __init__(self, config: StoreConfig, store_host: bytes, fs: FileSystem, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        store_host: bytes,
+        fs: FileSystem,
+        clock: Clock,
+        is_batch_topic: Callable[[str], bool],
+    ) -> None:
         self.config = config
         self.store_host = store_host
         self._fs = fs
         self._clock = clock
         self._lock = StoreLock(fs, config.store_path_root_dir)
         self._log = CommitLog(fs, config, clock)
-        self._table = QueueTable(fs, config)
+        self._table = QueueTable(
+            fs,
+            config.consume_queue_dir,
+            config.mapped_file_size_consume_queue,
+            setting="mappedFileSizeConsumeQueue",
+        )
+        self._batches = BatchQueues(fs, config, self._table, is_batch_topic)
+        self._tables = (self._table, self._batches.table)
         self._index = IndexService(fs, config.index_dir, config, clock) if config.message_index_enable else None
         self._checkpoint = Checkpoint(fs, config.checkpoint_path)
-        self._appender = Appender(self._log, self._table, config, clock, store_host)
-        self._dispatcher = Dispatcher(self._log, self._appender, self._table, self._index)
-        self._reader = Reader(fs, self._log, self._table, config)
+        self._appender = Appender(self._log, self._table, self._batches, config, clock, store_host)
+        self._dispatcher = Dispatcher(self._log, self._appender, self._table, self._batches, self._index)
+        self._batch_reader = BatchReader(self._log, self._batches, config)
+        self._reader = Reader(fs, self._log, self._table, config, self._batch_reader.read)
         self._times = TimeSearch(self._log, self._table)
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
@@ -61,6 +80,7 @@ class Store:
         self.append = self._appender.append
         self.append_delayed = self._appender.append_delayed
         self.append_batch = self._appender.append_batch
+        self.append_inner_batch = BatchAppender(self._appender).append
         self.write = self._log.write
         self.flush_log = self._log.flush
         self.read = self._reader.read
@@ -79,9 +99,10 @@ class Store:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
+        is_batch_topic: Callable[[str], bool] = lambda topic: False,
     ) -> Store:
         """Lock, load and recover; a store that cannot be opened soundly is not opened."""
-        store = cls(config, store_host, fs or OsFs(), clock or SystemClock())
+        store = cls(config, store_host, fs or OsFs(), clock or SystemClock(), is_batch_topic)
         store._lock.acquire()
         try:
             store._recover(progress)
@@ -92,9 +113,10 @@ class Store:
 
     def _recover(self, progress: Progress | None) -> None:
         clean = self.recovered_cleanly = not self._lock.abort_exists
-        queues_lost = not self._fs.exists(self.config.consume_queue_dir)
+        queues_lost = not any(self._fs.exists(table.folder) for table in self._tables)
         self._log.load()
         self._table.load()
+        self._batches.load()
         self._checkpoint.load()
         index_lost = not self._fs.exists(self.config.index_dir)
         self._lock.create_abort()
@@ -104,6 +126,7 @@ class Store:
             Recovery(
                 self._log,
                 self._table,
+                self._batches,
                 self._dispatcher,
                 self._index,
                 self._checkpoint,
@@ -117,7 +140,7 @@ class Store:
                 self._lock.remove_abort()  # nothing was changed: it is as clean as it was
             raise
         self._fs.make_dirs(self.config.config_dir)
-        self._reader.warm_offset = self._log.end
+        self._reader.warm_offset = self._batch_reader.warm_offset = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
         self.maintain(thorough=not clean)
 
@@ -144,7 +167,8 @@ class Store:
 
     def _let_go(self) -> None:
         self._log.close()
-        self._table.close()
+        for table in self._tables:
+            table.close()
         if self._index is not None:
             self._index.close()
         self._checkpoint.let_go()
@@ -200,7 +224,7 @@ class Store:
         if thorough:
             self._thorough_at_ms = now_ms
         self._maintenance = Maintenance(
-            self._log, self._table, self._index, self._checkpoint, self._dispatcher, thorough=thorough
+            self._log, self._tables, self._index, self._checkpoint, self._dispatcher, thorough=thorough
         )
         return self._maintenance
 
@@ -222,45 +246,58 @@ class Store:
 
     # Queues
 
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._table.queues.get((topic, queue_id)) or self._batches.find(topic, queue_id)
+
     def min_offset(self, topic: str, queue_id: int) -> int:
-        queue = self._table.queues.get((topic, queue_id))
+        """Offset of the first message; -1 where a topic of batches never had one."""
+        queue = self._queue(topic, queue_id)
         return 0 if queue is None else queue.min_offset
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Offset behind the last visible message."""
-        queue = self._table.queues.get((topic, queue_id))
-        return 0 if queue is None else queue.max_offset
+        queue = self._queue(topic, queue_id)
+        return 0 if queue is None else queue.end_offset
 
     def next_offset(self, topic: str, queue_id: int) -> int:
         """Offset that the next message will get."""
-        queue = self._table.queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
         return 0 if queue is None else queue.next_offset
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
         """Store time of the oldest message of a queue; -1 if there is none."""
-        queue = self._table.queues.get((topic, queue_id))
-        return -1 if queue is None else self._times.store_time_ms(queue, queue.min_offset)
+        return self.message_store_time(topic, queue_id, self.min_offset(topic, queue_id))
 
     def message_store_time(self, topic: str, queue_id: int, offset: int) -> int:
         """Store time of a message; -1 if it is not there."""
-        queue = self._table.queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
+        if isinstance(queue, BatchQueue):
+            return self._batch_reader.store_time_ms(queue, offset)
         return -1 if queue is None else self._times.store_time_ms(queue, offset)
 
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary = LOWER) -> int:
-        queue = self._table.queues.get((topic, queue_id))
+        queue = self._queue(topic, queue_id)
+        if isinstance(queue, BatchQueue):
+            return self._batch_reader.offset_by_time(queue, time_ms, boundary)
         return 0 if queue is None else self._times.offset_by_time(queue, time_ms, boundary)
 
     def queues(self) -> Iterator[tuple[str, int, int, int]]:
         """(topic, queue id, min offset, max offset) of every queue."""
-        for (topic, queue_id), queue in list(self._table.queues.items()):
-            yield topic, queue_id, queue.min_offset, queue.max_offset
+        for (topic, queue_id), queue in [*self._table.queues.items(), *self._batches.queues.items()]:
+            yield topic, queue_id, queue.min_offset, queue.end_offset
 
     def delete_topic(self, topic: str) -> int:
         """Drop the queues of a topic; made again, it starts at 0."""
-        count = self._table.delete_topic(topic)
+        count = self._table.delete_topic(topic) + self._batches.delete_topic(topic)
         # The next checkpoint is what keeps a kill from bringing the topic back.
         self._thorough_at_ms -= self.config.flush_consume_queue_thorough_interval
         return count
+
+    def unit_codes(self, topic: str, queue_id: int, offset: int, count: int) -> list[int]:
+        """What the queue's units from `offset` on hold beside the places: hashes of tags, or delivery times."""
+        queue = self._table.queues.get((topic, queue_id))
+        units = b"" if queue is None else self._table.units(queue, offset, count)
+        return [code for _, _, code in UNIT.iter_unpack(units)]
 
     # Retention
 
@@ -285,6 +322,7 @@ class Store:
         log.mark_disk(self._disk_full_text() if retention.disk_full else None)
         if gone:
             self._table.delete_before(log.min_offset)
+            self._batches.delete_before(log.min_offset)
             if self._index is not None:
                 self._index.delete_before(log.min_offset)
         return gone
@@ -307,7 +345,8 @@ class Store:
 
     def clean_expired_queues(self) -> int:
         """Drop queues of which no message is left; returns how many."""
-        return self._table.delete_expired(self._log.min_offset)
+        min_offset = self._log.min_offset
+        return self._table.delete_expired(min_offset) + self._batches.delete_expired(min_offset)
 
     # Queries
 

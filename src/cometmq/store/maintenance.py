@@ -11,6 +11,7 @@ Mirrors: ConsumeQueueStore.FlushConsumeQueueService, StoreCheckpoint.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from threading import Lock
 
 from cometmq.store.checkpoint import Checkpoint
@@ -28,7 +29,7 @@ class Maintenance:
     def __init__(
         self,
         log: CommitLog,
-        table: QueueTable,
+        tables: Sequence[QueueTable],
         index: IndexService | None,
         checkpoint: Checkpoint,
         dispatcher: Dispatcher,
@@ -36,11 +37,10 @@ class Maintenance:
         thorough: bool,
     ) -> None:
         self._log = log
-        self._table = table
         self._index = index
         self._checkpoint = checkpoint
         self._thorough = thorough
-        self._queues = table.prepare(sync=thorough)
+        self._queues = [(table, table.prepare(sync=thorough)) for table in tables]
         self._index_flush = index.prepare() if index is not None and thorough else None
         self._index_ms = index.flushed_store_time_ms if index is not None else 0
         self._logics_ms = dispatcher.last_store_time_ms
@@ -63,7 +63,8 @@ class Maintenance:
             self._log.prepare_spare()
             if self._thorough:
                 self._log.flush()
-            self._queues.run()
+            for _table, write in self._queues:
+                write.run()
             if self._index_flush is not None:
                 self._index_flush.run()
                 self._indexed = True
@@ -76,7 +77,7 @@ class Maintenance:
         except OSError as error:
             self.disk_full = error.errno in _FULL
             if not self.disk_full:
-                self._log.fence(f"{self._table.folder}: queues or index cannot be written: {error.strerror}")
+                self._log.fence(f"{self._queues[0][0].folder}: queues or index cannot be written: {error.strerror}")
 
     def _move_checkpoint(self) -> None:
         checkpoint = self._checkpoint
@@ -99,6 +100,7 @@ class Maintenance:
         """Let go of what is in the files now. Waits for a `run` whose caller was cancelled."""
         with self._running:
             self._finished = True
-            self._table.finish(self._queues)
+            for table, write in self._queues:
+                table.finish(write)
             if self._index is not None and self._index_flush is not None:
                 self._index.finish(self._index_flush, failed=not self._indexed)

@@ -15,13 +15,13 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator
+from struct import Struct
 from threading import RLock
 from typing import Final
 
 from cometmq.errors import StoreError
 from cometmq.model.names import is_system_topic
-from cometmq.store.config import StoreConfig
-from cometmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
+from cometmq.store.consume_queue import UNIT, ConsumeQueue
 from cometmq.store.fs import FileSystem, write_all
 from cometmq.store.segment import load_starts
 
@@ -31,14 +31,17 @@ NO_UNITS: Final = b""
 
 
 class QueueTable:
-    """The queues by (topic, queue id)."""
+    """The queues by (topic, queue id). All have units of one layout, which begins with physical offset and size."""
 
-    def __init__(self, fs: FileSystem, config: StoreConfig) -> None:
+    def __init__(self, fs: FileSystem, folder: str, file_size: int, *, setting: str, layout: Struct = UNIT) -> None:
         self._fs = fs
-        self.folder = config.consume_queue_dir
-        self.file_size = config.mapped_file_size_consume_queue
-        if self.file_size % UNIT_SIZE or self.file_size <= 0:
-            raise StoreError(f"mappedFileSizeConsumeQueue is {self.file_size}: make it a multiple of {UNIT_SIZE}")
+        self.folder = folder
+        self.file_size = file_size
+        self.layout = layout
+        self._unit_size = unit_size = layout.size
+        self._setting = setting
+        if file_size % unit_size or file_size <= 0:
+            raise StoreError(f"{setting} is {file_size}: make it a multiple of {unit_size}")
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.files_lock = RLock()  # held while queue files are written or removed
         self._descriptors: OrderedDict[str, int] = OrderedDict()
@@ -58,14 +61,15 @@ class QueueTable:
 
     def starts(self, queue: ConsumeQueue) -> list[int]:
         """First units of a queue's files."""
-        found = load_starts(self._fs, queue.folder, self.file_size, "mappedFileSizeConsumeQueue")
-        return [start // UNIT_SIZE for start in found]
+        found = load_starts(self._fs, queue.folder, self.file_size, self._setting)
+        return [start // self._unit_size for start in found]
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made if it is new; its files come with its first write."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
-            queue = ConsumeQueue(topic, queue_id, f"{self.folder}/{topic}/{queue_id}", self.file_size)
+            folder = f"{self.folder}/{topic}/{queue_id}"
+            queue = ConsumeQueue(topic, queue_id, folder, self.file_size, self._unit_size)
             self.queues[topic, queue_id] = queue
         return queue
 
@@ -76,19 +80,19 @@ class QueueTable:
         end = min(offset + count, queue.max_offset, queue.file_end(offset))
         if offset < queue.first_offset or offset >= end:
             return NO_UNITS
-        tail_offset = queue.tail_offset
+        tail_offset, unit_size = queue.tail_offset, self._unit_size
         if offset >= tail_offset:
-            at = (offset - tail_offset) * UNIT_SIZE
-            return bytes(queue.tail[at : at + (end - offset) * UNIT_SIZE])
+            at = (offset - tail_offset) * unit_size
+            return bytes(queue.tail[at : at + (end - offset) * unit_size])
         data = self.file_units(queue, offset, min(end, tail_offset) - offset)
         if end > tail_offset:
-            data += queue.tail[: (end - tail_offset) * UNIT_SIZE]
+            data += queue.tail[: (end - tail_offset) * unit_size]
         return data
 
-    def unit(self, queue: ConsumeQueue, offset: int) -> tuple[int, int, int] | None:
-        """(physical offset, size, tags code) of one message."""
+    def unit(self, queue: ConsumeQueue, offset: int) -> tuple[int, ...] | None:
+        """Physical offset, size, tags code, and what else the layout has, of one message."""
         data = self.units(queue, offset, 1)
-        return UNIT.unpack(data) if len(data) == UNIT_SIZE else None
+        return self.layout.unpack(data) if len(data) == self._unit_size else None
 
     def file_units(self, queue: ConsumeQueue, offset: int, count: int) -> bytes:
         """Units as the file has them."""
@@ -104,8 +108,9 @@ class QueueTable:
                 return NO_UNITS
         else:
             descriptors.move_to_end(path)
-        data = self._fs.pread(fd, count * UNIT_SIZE, offset % queue.file_units * UNIT_SIZE)
-        return data[: len(data) // UNIT_SIZE * UNIT_SIZE]
+        unit_size = self._unit_size
+        data = self._fs.pread(fd, count * unit_size, offset % queue.file_units * unit_size)
+        return data[: len(data) // unit_size * unit_size]
 
     def _forget_descriptors(self, folder: str) -> None:
         for path in [path for path in self._descriptors if path.startswith(f"{folder}/")]:
@@ -137,12 +142,12 @@ class QueueTable:
     def finish(self, job: QueueWrite) -> None:
         """Take over what a finished job wrote; what it could not write stays in the tails."""
         for queue, offset, data in job.pieces[: job.done]:
-            end = offset + len(data) // UNIT_SIZE
+            end = offset + len(data) // self._unit_size
             if queue.alive and queue.written_offset == offset and end <= queue.max_offset:
                 queue.written_offset = end
                 keep_from = end - TAIL_KEPT
                 if keep_from > queue.tail_offset:
-                    del queue.tail[: (keep_from - queue.tail_offset) * UNIT_SIZE]
+                    del queue.tail[: (keep_from - queue.tail_offset) * self._unit_size]
                     queue.tail_offset = keep_from
         for queue, _offset, _data in job.pieces[job.done :]:
             queue.dirty = queue.alive
@@ -225,11 +230,11 @@ Piece = tuple[ConsumeQueue, int, bytes]  # queue, first unit, units of one file
 
 
 def _pieces(queue: ConsumeQueue) -> Iterator[Piece]:
-    offset = queue.written_offset
+    offset, unit_size = queue.written_offset, queue.unit_size
     while offset < queue.max_offset:
         end = min(queue.file_end(offset), queue.max_offset)
-        at = (offset - queue.tail_offset) * UNIT_SIZE
-        yield queue, offset, bytes(queue.tail[at : at + (end - offset) * UNIT_SIZE])
+        at = (offset - queue.tail_offset) * unit_size
+        yield queue, offset, bytes(queue.tail[at : at + (end - offset) * unit_size])
         offset = end
 
 
@@ -268,7 +273,7 @@ class QueueWrite:
             topic_folder = queue.folder.rpartition("/")[0]
             self._table.unsynced_folders.update((queue.folder, topic_folder, self._table.folder))
         try:
-            write_all(self._fs, fd, data, offset % queue.file_units * UNIT_SIZE)
+            write_all(self._fs, fd, data, offset % queue.file_units * queue.unit_size)
         finally:
             self._fs.close(fd)
         self._table.unsynced_files.add(path)

@@ -59,16 +59,22 @@ class ReadResult(NamedTuple):
     cold: bool
 
 
+# What a pull gets of a topic of batches; None: the topic is none.
+ReadBatches = Callable[[str, int, int, int, "int | None", "Matches | None"], "ReadResult | None"]
+
+
 class Reader:
     """Finds records by queue offset and reads them."""
 
-    def __init__(self, fs: FileSystem, log: CommitLog, table: QueueTable, config: StoreConfig) -> None:
+    def __init__(
+        self, fs: FileSystem, log: CommitLog, table: QueueTable, config: StoreConfig, read_batches: ReadBatches
+    ) -> None:
         self._fs = fs
         self._log = log
         self._table = table
         self._config = config
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._memory_size = memory * config.access_message_in_memory_max_ratio // 100
+        self._read_batches = read_batches
+        self._memory_size = memory_size(config)
         self._count_max = max(
             config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk
         )
@@ -86,7 +92,8 @@ class Reader:
         """Records of a queue from `offset` on, as many as one answer may carry."""
         queue = self._table.queues.get((topic, queue_id))
         if queue is None or queue.max_offset == 0:
-            return ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, False, False)
+            of_batches = self._read_batches(topic, queue_id, offset, max_count, max_bytes, matches)
+            return of_batches or ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, False, False)
         low, high = queue.min_offset, queue.max_offset
         if offset < low:
             return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [], 0, False, False)
@@ -206,6 +213,12 @@ class Reader:
         if _PHYSICAL_OFFSET.unpack_from(head, 28)[0] != physical_offset:
             return None
         return self._log.slice(physical_offset, total)
+
+
+def memory_size(config: StoreConfig) -> int:
+    """So much of the log's end counts as surely in memory."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return memory * config.access_message_in_memory_max_ratio // 100
 
 
 def merged(ranges: Sequence[Range], segment_size: int) -> list[Range]:

@@ -11,7 +11,7 @@ damaged in its middle: then nothing is touched and the store does not open.
 Without the folder of the queues all are rebuilt from the first segment. A queue that was deleted stays deleted if the
 checkpoint is newer than the deletion.
 
-Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally, ConsumeQueue.recover.
+Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from cometmq.errors import StoreError
 from cometmq.model import properties
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import SCHEDULE_TOPIC, topic_fault
+from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
-from cometmq.store.consume_queue import BLANK_UNIT, UNIT, ConsumeQueue
+from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.delivery_time import DeliveryTimes
 from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Dispatcher
 from cometmq.store.index import IndexService, index_keys
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
+from cometmq.store.queue_recovery import cut_behind, find_end, last_place
 from cometmq.store.queue_table import QueueTable
 
 INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
-SCAN_UNITS: Final = 4096
-SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit after a kill
 
 Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
 
@@ -50,6 +50,7 @@ class Recovery:
         self,
         log: CommitLog,
         table: QueueTable,
+        batches: BatchQueues,
         dispatcher: Dispatcher,
         index: IndexService | None,
         checkpoint: Checkpoint,
@@ -60,7 +61,8 @@ class Recovery:
         index_lost: bool,
     ) -> None:
         self._log = log
-        self._table = table
+        self._batches = batches
+        self._tables = (table, batches.table)
         self._dispatcher = dispatcher
         self._index = index
         self._checkpoint = checkpoint
@@ -77,23 +79,29 @@ class Recovery:
 
     def run(self, *, clean: bool) -> None:
         log = self._log
-        for queue in self._table.queues.values():
-            self._find_queue_end(queue, clean=clean)
-        self._on_disk = {key for key, queue in self._table.queues.items() if queue.max_offset > queue.first_offset}
+        for table, queue in self._queues():
+            find_end(table, queue, clean=clean)
+            if queue.max_offset > queue.first_offset:
+                self._on_disk.add((queue.topic, queue.queue_id))
+        self._batches.count_messages()
         if not log.segments:
-            for queue in self._table.queues.values():
-                self._table.cut(queue, 0)
+            for table, queue in self._queues():
+                table.cut(queue, 0)
+            self._batches.count_messages()
+            self._batches.start_at_end()
             log.set_end(0, 0)
             return
         start = self._start_clean() if clean else self._start_after_kill()
         if self._index_lost:
             start = min(start, sorted(log.segments)[-INDEX_SEGMENTS_MAX:][0])
         end = self._walk(start)
-        for queue in self._table.queues.values():
+        for table, queue in self._queues():
             if queue.max_physical > end:
-                self._cut_queue(queue, end)
-            self._table.correct_min_offset(queue, log.min_offset)
+                cut_behind(table, queue, end)
+            table.correct_min_offset(queue, log.min_offset)
             queue.next_offset = queue.max_offset
+        self._batches.count_messages()
+        self._batches.start_at_end()
         if self._index is not None and self._index.last_update[1] >= end:
             self._index.truncate(end)
         if self._checkpoint.logics_physical_offset >= end:
@@ -101,86 +109,17 @@ class Recovery:
         log.set_end(end, self._last_store_time_ms)
         self._dispatcher.dispatched = end
 
-    # Queues
-
-    def _find_queue_end(self, queue: ConsumeQueue, *, clean: bool) -> None:
-        starts = self._table.starts(queue)
-        if not starts:
-            return
-        first = starts[-1]
-        while first - queue.file_units in starts:
-            first -= queue.file_units
-        suspect = max(first, starts[-1] - (SUSPECT_FILES - 1) * queue.file_units)
-        if clean:
-            end = starts[-1]
-            while (count := self._count_sorted(queue, end)) == 0 and end > first:
-                end -= queue.file_units
-            end += count
-        else:
-            end = suspect
-            while end <= starts[-1]:
-                count = self._count_linear(queue, end)
-                end += count
-                if count < queue.file_units:
-                    break
-        queue.load(first, end)
-        if not clean:
-            self._table.cut(queue, end)
-        if queue.max_offset > queue.first_offset:
-            physical_offset, size, _tags = self._unit(queue, queue.max_offset - 1)
-            queue.max_physical = physical_offset + size
-            if UNIT.pack(physical_offset, size, _tags) == BLANK_UNIT:
-                queue.max_physical = -1
-
-    def _count_sorted(self, queue: ConsumeQueue, start: int) -> int:
-        """Units in a file that is whole: found by halving."""
-        low, high = 0, queue.file_units
-        while low < high:
-            middle = (low + high) // 2
-            data = self._table.file_units(queue, start + middle, 1)
-            if data and UNIT.unpack(data)[1] > 0:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    def _count_linear(self, queue: ConsumeQueue, start: int) -> int:
-        """Units in a file that may be torn: up to the first that is none."""
-        count = 0
-        while count < queue.file_units:
-            data = self._table.file_units(queue, start + count, min(SCAN_UNITS, queue.file_units - count))
-            if not data:
-                return count
-            for physical_offset, size, _tags in UNIT.iter_unpack(data):
-                if physical_offset < 0 or size <= 0:
-                    return count
-                count += 1
-        return count
-
-    def _unit(self, queue: ConsumeQueue, offset: int) -> tuple[int, int, int]:
-        return self._table.unit(queue, offset) or (-1, 0, 0)
-
-    def _cut_queue(self, queue: ConsumeQueue, end: int) -> None:
-        """Drop the units that point behind the log's end."""
-        offset = queue.max_offset
-        while offset > queue.first_offset:
-            physical_offset, size, _tags = self._unit(queue, offset - 1)
-            if physical_offset + size <= end:
-                queue.max_physical = physical_offset + size
-                break
-            offset -= 1
-        else:
-            queue.max_physical = -1
-        self._table.cut(queue, offset)
+    def _queues(self) -> list[tuple[QueueTable, ConsumeQueue]]:
+        return [(table, queue) for table in self._tables for queue in table.queues.values()]
 
     # Where to start
 
     def _start_clean(self) -> int:
         """The end of the last dispatched message, if the log agrees."""
-        last = max(self._table.queues.values(), key=lambda queue: queue.max_physical, default=None)
-        if last is None or last.max_physical < 0:
+        last = max(self._queues(), key=lambda found: found[1].max_physical, default=None)
+        if last is None or last[1].max_physical < 0:
             return self._start_after_kill()
-        physical_offset, size, _tags = self._unit(last, last.max_offset - 1)
+        physical_offset, size = last_place(*last)
         found = self._first_record(physical_offset)
         if found is None or found[1] != size:
             return self._start_after_kill()
@@ -264,6 +203,8 @@ class Recovery:
         if sys_flag & _ROLLBACK != _ROLLBACK:
             words = index_keys(found_properties.get(properties.UNIQ_KEY), found_properties.get(properties.KEYS), tags)
         unit_offset = -1 if sys_flag & _PREPARED else queue_offset
+        if isinstance(queue, BatchQueue):
+            queue.counts[physical_offset] = count_of(found_properties)
         self._dispatcher.replay(queue, physical_offset, size, code, unit_offset, words, store_time_ms)
         if self._dispatcher.unwritten_units >= UNWRITTEN_UNITS_MAX:
             self.write_queues()
@@ -276,14 +217,15 @@ class Recovery:
             return None
         if queue_id < 0 or topic_fault(topic) is not None:
             return None  # a name that could leave the store's folder is never opened
-        queue = self._queue_by_topic[topic_data, queue_id] = self._table.open(topic, queue_id)
+        queue = self._queue_by_topic[topic_data, queue_id] = self._batches.open(topic, queue_id)
         return queue
 
     def write_queues(self) -> None:
         """Write the tails: a long replay must not gather in memory."""
-        job = self._table.prepare(sync=False)
-        try:
-            job.run()
-        finally:
-            self._table.finish(job)
+        for table in self._tables:
+            job = table.prepare(sync=False)
+            try:
+                job.run()
+            finally:
+                table.finish(job)
         self._dispatcher.unwritten_units = 0

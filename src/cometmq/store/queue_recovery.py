@@ -1,0 +1,97 @@
+"""Where the files of a queue end, and cutting what points behind the log's end. For units of any layout.
+
+Mirrors: ConsumeQueue.recover, truncateDirtyLogicFiles, and those of BatchConsumeQueue.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cometmq.store.consume_queue import BLANK_UNIT, ConsumeQueue
+from cometmq.store.queue_table import QueueTable
+
+SCAN_UNITS: Final = 4096
+SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit after a kill
+
+
+def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> None:
+    """Load what the files hold; after a kill, zero what stands behind."""
+    starts = table.starts(queue)
+    if not starts:
+        return
+    first = starts[-1]
+    while first - queue.file_units in starts:
+        first -= queue.file_units
+    suspect = max(first, starts[-1] - (SUSPECT_FILES - 1) * queue.file_units)
+    if clean:
+        end = starts[-1]
+        while (count := _count_sorted(table, queue, end)) == 0 and end > first:
+            end -= queue.file_units
+        end += count
+    else:
+        end = suspect
+        while end <= starts[-1]:
+            count = _count_linear(table, queue, end)
+            end += count
+            if count < queue.file_units:
+                break
+    queue.load(first, end)
+    if not clean:
+        table.cut(queue, end)
+    if queue.max_offset > queue.first_offset:
+        if table.units(queue, queue.max_offset - 1, 1) == BLANK_UNIT:
+            queue.max_physical = -1
+        else:
+            physical_offset, size = last_place(table, queue)
+            queue.max_physical = physical_offset + size
+
+
+def last_place(table: QueueTable, queue: ConsumeQueue) -> tuple[int, int]:
+    """Physical offset and size of what the last unit points to."""
+    return _place(table, queue, queue.max_offset - 1)
+
+
+def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int) -> None:
+    """Drop the units that point behind the log's end."""
+    offset = queue.max_offset
+    while offset > queue.first_offset:
+        physical_offset, size = _place(table, queue, offset - 1)
+        if physical_offset + size <= end:
+            queue.max_physical = physical_offset + size
+            break
+        offset -= 1
+    else:
+        queue.max_physical = -1
+    table.cut(queue, offset)
+
+
+def _place(table: QueueTable, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
+    unit = table.unit(queue, offset)
+    return (-1, 0) if unit is None else (unit[0], unit[1])
+
+
+def _count_sorted(table: QueueTable, queue: ConsumeQueue, start: int) -> int:
+    """Units in a file that is whole: found by halving."""
+    low, high = 0, queue.file_units
+    while low < high:
+        middle = (low + high) // 2
+        data = table.file_units(queue, start + middle, 1)
+        if data and table.layout.unpack(data)[1] > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _count_linear(table: QueueTable, queue: ConsumeQueue, start: int) -> int:
+    """Units in a file that may be torn: up to the first that is none."""
+    count = 0
+    while count < queue.file_units:
+        data = table.file_units(queue, start + count, min(SCAN_UNITS, queue.file_units - count))
+        if not data:
+            return count
+        for unit in table.layout.iter_unpack(data):
+            if unit[0] < 0 or unit[1] <= 0:
+                return count
+            count += 1
+    return count
