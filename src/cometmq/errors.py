@@ -5,6 +5,7 @@
     ├── ProtocolError               bytes from a peer that cannot be read
     ├── CorruptRecord               stored bytes that cannot be read: path, offset, why
     ├── RequestRefused              a server says no: response name and a sentence
+    ├── FilterRefused               an expression that cannot be read: a sentence, and where the fault is
     ├── StoreError
     │   ├── StoreLocked             another process has the store open
     │   ├── StoreNotWritable        fenced after a failed sync, or the disk is full
@@ -57,6 +58,16 @@ class RequestRefused(CometError):
         super().__init__(remark)
         self.response = response
         self.fields = fields  # of the answer, where its header tells more than the code
+
+
+class FilterRefused(CometError):
+    """A filter expression that cannot be read; `at` is the character where the fault is, counted from 0."""
+
+    response = "SUBSCRIPTION_PARSE_FAILED"
+
+    def __init__(self, remark: str, at: int) -> None:
+        super().__init__(remark)
+        self.at = at
 
 
 class StoreError(CometError):
