@@ -28,7 +28,7 @@ from cometmq.wire.bodies.assignment import (
     decode_request_mode,
     encode_assignment,
 )
-from cometmq.wire.bodies.heartbeat import BROADCASTING, CLUSTERING
+from cometmq.wire.bodies.heartbeat import BROADCASTING, CLUSTERING, LITE_SELECTIVE
 from cometmq.wire.requests.members import GetAllMessageRequestMode, QueryAssignment, SetMessageRequestMode
 from cometmq.wire.schema import Header
 
@@ -60,6 +60,9 @@ class AssignmentHandlers:
         topic, group = query.topic, query.consumer_group
         if topic is None:
             raise RequestRefused("SYSTEM_ERROR", "the topic is missing: assignments are made by topic")
+        if query.message_model == LITE_SELECTIVE:
+            call.reply(body=encode_assignment(None, None))
+            return LATER
         if query.message_model not in (CLUSTERING, BROADCASTING):
             raise RequestRefused("SYSTEM_ERROR", f"the message model is {query.message_model}: nothing can be assigned")
         if group is None and query.message_model == CLUSTERING:
