@@ -20,8 +20,8 @@ SCENARIOS = (
     "thousand", "push", "poll", "batch", "oneway", "async", "properties", "large", "too_large", "long_properties",
     "absent", "tags", "wake", "commit", "create", "delete",
 )  # fmt: skip
-# What the Go client has no public call for.
-JAVA_SCENARIOS = ("query", "offsets")
+# What the Go client has no public call for, or (request) registers too late for: its heartbeat comes every 30 s.
+JAVA_SCENARIOS = ("query", "offsets", "trace", "compressed", "request")
 
 
 @pytest.fixture(scope="session")
