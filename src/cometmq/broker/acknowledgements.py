@@ -27,6 +27,12 @@ class Receipt(NamedTuple):
     transaction_id: str | None
 
 
+class BatchReceipt(Receipt):
+    """Of an inner batch: its unique key stands for all its messages, so the slow way tells it twice."""
+
+    uniq_key = ""
+
+
 class Acknowledgements:
     """Answers sends; plain success takes the short way through a template."""
 
@@ -49,4 +55,6 @@ class Acknowledgements:
         fields = {"msgId": msg_id, "queueId": str(queue_id), "queueOffset": str(queue_offset), **self.fixed_fields}
         if transaction_id is not None:
             fields["transactionId"] = transaction_id
+        if isinstance(receipt, BatchReceipt):
+            fields["transactionId"] = fields["batchUniqId"] = receipt.uniq_key
         call.reply(code=code, ext=fields)

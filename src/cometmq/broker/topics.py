@@ -109,6 +109,11 @@ class Topics(Saved):
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(self._topics.values())
 
+    def is_batch(self, name: str) -> bool:
+        """Whether the topic's queues are of batches; any thread may ask while the store opens."""
+        topic = self._topics.get(name)
+        return topic is not None and topic.is_batch
+
     def is_system(self, name: str) -> bool:
         """Whether the name belongs to the system: by rule, or because this broker is called so."""
         return name in self._system or names.is_system_topic(name)

@@ -11,6 +11,8 @@ from typing import Any
 from cometmq.model.sysflag import READ_WRITE
 
 DEFAULT_QUEUE_NUMS = 16
+QUEUE_TYPE = "queue.type"
+BATCH_QUEUES = "BatchCQ"
 
 
 @dataclass(slots=True)
@@ -25,6 +27,11 @@ class TopicConfig:
     sys_flag: int = 0
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its queues are of batches."""
+        return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUES
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -12,10 +12,20 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from cometmq.broker.acknowledgements import Acknowledgements, Receipt
+from cometmq.broker.acknowledgements import Acknowledgements, BatchReceipt, Receipt
 from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
+from cometmq.broker.inner_batches import (
+    INNER_BATCH,
+    WRAPPED_HERE,
+    becomes_one,
+    check_marks,
+    check_not_delayed,
+    count_messages,
+    given_count,
+    refuse_stray_number,
+)
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.target_topics import AnySend, TargetTopics, queue_id_of
 from cometmq.broker.topics import Topics
@@ -74,6 +84,7 @@ class Send:
         self._admission = admission
         self._messages = messages
         self._special_keys = messages.special_keys
+        messages.add_stage(refuse_stray_number, properties.INNER_NUM)
         self._unique_ids = unique_ids
         self._clock = clock
         self._broker_ip = config.broker_ip1
@@ -108,7 +119,7 @@ class Send:
 
     def _remember(self, key: tuple[str, ...], request: AnySend) -> None:
         topic = self._topics.get(request.topic)
-        if topic is not None:
+        if topic is not None and not request.sys_flag & INNER_BATCH:
             if len(self._destinations) >= DESTINATIONS_MAX:
                 self._destinations.clear()
             self._destinations[key] = _destination(request, request.queue_id, topic)
@@ -127,7 +138,7 @@ class Send:
 
     def _with_fields(self, refused: RequestRefused) -> RequestRefused:
         if refused.response != "SYSTEM_ERROR":
-            refused.fields = self._fixed_fields
+            refused.fields = {**(refused.fields or {}), **self._fixed_fields}
         return refused
 
     def _send_one(self, request: AnySend, call: Call) -> Later:
@@ -135,7 +146,12 @@ class Send:
         topic = self._targets.topic(request, call)
         queue_id = queue_id_of(request, topic)
         destination = _destination(request, queue_id, topic)
-        self._store_one(destination, request.born_timestamp, request.properties or "", call)
+        if destination.sys_flag & INNER_BATCH:
+            _, found = self._properties(request.properties or "")
+            found.update(self._own_properties)
+            self._store_inner_batch(destination, request.born_timestamp, found, given_count(found), call)
+        else:
+            self._store_one(destination, request.born_timestamp, request.properties or "", call)
         return LATER
 
     def _store_one(self, destination: Destination, born_time_ms: int, given: str, call: Call) -> None:
@@ -196,6 +212,13 @@ class Send:
         if request.topic.startswith(names.RETRY_PREFIX):
             raise RequestRefused("MESSAGE_ILLEGAL", f"batch request does not support retry group {request.topic}")
         queue_id = queue_id_of(request, topic)
+        outer = properties.parse(request.properties or "")
+        if becomes_one(topic, outer):
+            destination = _destination(request, queue_id, topic, WRAPPED_HERE)
+            count = count_messages(call.command.body)
+            found = {**outer, **self._own_properties, properties.INNER_NUM: str(count)}
+            self._store_inner_batch(destination, request.born_timestamp, found, count, call)
+            return LATER
         limit = self._store.config.max_message_size
         if len(call.command.body) > limit:
             raise RequestRefused(
@@ -215,6 +238,7 @@ class Send:
                 )
             )
         try:
+            check_marks(request.sys_flag, outer)
             placed = self._store.append_batch(
                 request.topic,
                 queue_id,
@@ -226,11 +250,43 @@ class Send:
             )
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        outer = properties.parse(request.properties or "")
         ids = ",".join([f"{self._id_prefix}{one.physical_offset:016X}" for one in placed])
         receipt = Receipt(ids, queue_id, placed[0].queue_offset, outer.get(properties.UNIQ_KEY))
         self._acknowledge(outer, placed[-1].physical_offset + placed[-1].size, call, receipt)
         return LATER
+
+    def _store_inner_batch(
+        self, destination: Destination, born_time_ms: int, found: dict[str, str], count: int, call: Call
+    ) -> None:
+        topic, queue_id, flag, sys_flag, reconsume_times = destination
+        uniq_key = found[properties.UNIQ_KEY]
+        wrapped = sys_flag & WRAPPED_HERE == WRAPPED_HERE
+        if not call.command.body:
+            raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
+        try:
+            check_not_delayed(found)
+            at, size, queue_offset, _ = self._store.append_inner_batch(
+                topic,
+                queue_id,
+                call.command.body,
+                found,
+                count,
+                sys_flag,
+                flag=flag,
+                born_time_ms=born_time_ms,
+                born_host=call.channel.peer_host,
+                reconsume_times=reconsume_times,
+            )
+        except MessageRefused as refused:
+            illegal = self._illegal(refused)
+            illegal.fields = {"batchUniqId": uniq_key} if wrapped else None
+            raise illegal from None
+        message_id = f"{self._id_prefix}{at:016X}"
+        receipt = Receipt(message_id, queue_id, queue_offset, uniq_key)
+        if wrapped:
+            receipt = BatchReceipt(message_id, queue_id, queue_offset, None)
+            receipt.uniq_key = uniq_key
+        self._acknowledge(found, at + size, call, receipt)
 
     def _acknowledge(self, found: dict[str, str], end_offset: int, call: Call, receipt: Receipt) -> None:
         wait = found.get(properties.WAIT)
@@ -270,8 +326,8 @@ class Send:
         )
 
 
-def _destination(request: AnySend, queue_id: int, topic: TopicConfig) -> Destination:
-    sys_flag = _with_tag_kind(request.sys_flag, topic)
+def _destination(request: AnySend, queue_id: int, topic: TopicConfig, more_flags: int = 0) -> Destination:
+    sys_flag = _with_tag_kind(request.sys_flag, topic) | more_flags
     return Destination(request.topic, queue_id, request.flag, sys_flag, request.reconsume_times)
 
 
