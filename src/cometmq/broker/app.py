@@ -1,6 +1,6 @@
 """A broker: this file wires, and decides nothing.
 
-start   bind the ports → open the store → make the services → listen → register
+start   bind the ports → read the topics → open the store → make the services → listen → register
 stop    unregister → send clients away, if asked to → take no more requests → answer who waits → close the
         connections → save → close the store
 """
@@ -14,6 +14,7 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from cometmq.broker import assignment, locks, reply
 from cometmq.broker.acknowledgements import Acknowledgements
@@ -102,14 +103,15 @@ class Broker:
         loop = asyncio.get_running_loop()
         store_config = self.settings.store
         store_host = pack_host(await ip_of(ip), self.port)
-        store = await loop.run_in_executor(None, lambda: Store.open(store_config, store_host=store_host))
-        closing.callback(store.close)
         fs = OsFs()
 
         def table(name: str) -> TableFile:
             return TableFile(fs, f"{store_config.config_dir}/{name}")
 
         topics = Topics(table("topics.json"), config, self._clock)
+        opened = partial(Store.open, store_config, store_host=store_host, is_batch_topic=topics.is_batch)
+        store = await loop.run_in_executor(None, opened)
+        closing.callback(store.close)
         groups = Groups(table("subscriptionGroup.json"), config, self._clock)
         offsets = Offsets(table("consumerOffset.json"), config, self._clock)
         members = Members(
