@@ -5,20 +5,25 @@ Mirrors: SendMessageProcessor.handlePutMessageResult.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.model import properties
+from cometmq.net.channel import Channel
 from cometmq.net.routes import Call
-from cometmq.wire.codes import ResponseCode, SerializeType
+from cometmq.wire.codes import FLAG_RESPONSE, ResponseCode, SerializeType
+from cometmq.wire.command import Body, Command, encode_head
 from cometmq.wire.reply_template import ReplyTemplate
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _JSON: Final = int(SerializeType.JSON)
 
 
-class Receipt(NamedTuple):
+class Receipt(msgspec.Struct, gc=False):
     """Where a message stands; of a batch, the ids of all and the offset of the first."""
 
     msg_id: str
@@ -30,7 +35,7 @@ class Receipt(NamedTuple):
 class BatchReceipt(Receipt):
     """Of an inner batch: its unique key stands for all its messages, so the slow way tells it twice."""
 
-    uniq_key = ""
+    uniq_key: str = ""
 
 
 class Acknowledgements:
@@ -45,16 +50,34 @@ class Acknowledgements:
 
     def send(self, call: Call, receipt: Receipt, code: int = _SUCCESS) -> None:
         """Tell the producer, in the header form that it speaks."""
-        command = call.command
-        transaction_id = receipt[3]
+        if call.claim():
+            call.channel.send(self._frame(call.command, receipt, code))
+
+    def send_all(self, owed: Iterable[tuple[Call, Receipt]]) -> None:
+        """Tell many; what one connection gets leaves in one write, now."""
+        leaving: defaultdict[Channel, list[Body]] = defaultdict(list)
+        for call, receipt in owed:
+            if call.claim():
+                leaving[call.channel].append(self._frame(call.command, receipt, _SUCCESS))
+        for channel, frames in leaving.items():
+            channel.send_now(frames)
+
+    def _frame(self, command: Command, receipt: Receipt, code: int) -> bytes:
+        transaction_id = receipt.transaction_id
         # A unique key is the producer's own text: only one that needs no escape goes into the template.
         if code == _SUCCESS and command.serialize == _JSON and transaction_id and transaction_id.isalnum():
-            call.reply_frame(self._template.fill(command.opaque, *receipt))
-            return
-        msg_id, queue_id, queue_offset, _ = receipt
-        fields = {"msgId": msg_id, "queueId": str(queue_id), "queueOffset": str(queue_offset), **self.fixed_fields}
+            return self._template.fill(
+                command.opaque, receipt.msg_id, receipt.queue_id, receipt.queue_offset, transaction_id
+            )
+        fields = {
+            "msgId": receipt.msg_id,
+            "queueId": str(receipt.queue_id),
+            "queueOffset": str(receipt.queue_offset),
+            **self.fixed_fields,
+        }
         if transaction_id is not None:
             fields["transactionId"] = transaction_id
         if isinstance(receipt, BatchReceipt):
             fields["transactionId"] = fields["batchUniqId"] = receipt.uniq_key
-        call.reply(code=code, ext=fields)
+        answer = Command(code, opaque=command.opaque, flag=FLAG_RESPONSE, ext=fields, serialize=command.serialize)
+        return encode_head(answer, 0)

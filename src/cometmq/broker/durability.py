@@ -1,6 +1,7 @@
 """From appended to acknowledged.
 
-Everything appended in one turn of the event loop is written with one call at the end of the turn; then
+Everything appended in one turn of the event loop is written with one call at the end of the turn. Who comes alone
+need not wait for that: where the turn before had a single send, the first send of this one is written at once. Then
 
     ASYNC_FLUSH   written is enough: all waiting calls are answered
     SYNC_FLUSH    one fdatasync in a thread covers everyone who waits; those who come meanwhile share the next
@@ -64,7 +65,9 @@ class Durability:
         self.waiters: deque[Waiter] = deque()  # answered when they are flushed
         self._promises: deque[tuple[int, Settle]] = deque()  # end offset, who is told: the broker's own writers
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
-        self._turn_ends = False
+        self._turn_sends = 0  # since the loop came round; the first one asks for the end of the turn
+        self._alone = True  # the turn before had no second one
+        self._dirty = False  # something is appended and not written
         self._flushing: asyncio.Future[int] | None = None
         self._safe_offset = store.flushed_offset  # released and dispatched; maintenance may have flushed more
         self._last_flush = self._loop.time()
@@ -78,15 +81,16 @@ class Durability:
             self.waiters.append((end_offset, self._loop.time(), call, receipt))
         else:
             self._unwritten.append((call, receipt))
-        if not self._turn_ends:
-            self._turn_ends = True
-            self._loop.call_soon(self._end_turn)
+        self.end_turn_soon()
+        if self._alone and self._turn_sends == 1:
+            self._write()
 
     def end_turn_soon(self) -> None:
         """Something was appended: write it when this turn of the loop ends."""
-        if not self._turn_ends:
-            self._turn_ends = True
+        if not self._turn_sends:
             self._loop.call_soon(self._end_turn)
+        self._turn_sends += 1
+        self._dirty = True
 
     def when_safe(self, end_offset: int, settle: Settle) -> None:
         """Tell `settle` once everything before `end_offset` is as safe as promised to producers, or cannot be."""
@@ -94,7 +98,16 @@ class Durability:
         self.end_turn_soon()
 
     def _end_turn(self) -> None:
-        self._turn_ends = False
+        self._alone = self._turn_sends == 1
+        self._turn_sends = 0
+        if self._dirty:
+            self._write()
+        if not self._sync:
+            self._loop.call_soon(self._dispatch)
+
+    def _write(self) -> None:
+        """Everything appended so far goes to the log, and is answered or flushed."""
+        self._dirty = False
         began = self._loop.time()
         try:
             self._store.write()
@@ -103,16 +116,11 @@ class Durability:
             self._refuse_all(fault)
         self.last_write_s = self._loop.time() - began
         unwritten, self._unwritten = self._unwritten, []
-        acknowledge = self._acknowledgements.send
-        for call, receipt in unwritten:
-            acknowledge(call, receipt)
-        for channel in {call.channel for call, _ in unwritten}:
-            channel.flush()
+        self._acknowledgements.send_all(unwritten)
         if self._sync:
             self._start_flush()
         else:
             self._settle(self._store.written_offset)
-            self._loop.call_soon(self._dispatch)
 
     def _settle(self, safe_offset: int, fault: BaseException | None = None) -> None:
         promises = self._promises
@@ -120,14 +128,11 @@ class Durability:
             promises.popleft()[1](fault)
 
     def _release(self, safe_offset: int) -> None:
-        waiting, acknowledge = self.waiters, self._acknowledgements.send
-        channels = set()
+        waiting = self.waiters
+        safe: list[tuple[Call, Receipt]] = []
         while waiting and waiting[0][0] <= safe_offset:
-            _, _, call, receipt = waiting.popleft()
-            acknowledge(call, receipt)
-            channels.add(call.channel)
-        for channel in channels:
-            channel.flush()
+            safe.append(waiting.popleft()[2:])
+        self._acknowledgements.send_all(safe)
 
     def _dispatch(self) -> None:
         """A callback of its own: uvloop sends what was written when a callback ends, so the answers leave first."""
@@ -183,7 +188,7 @@ class Durability:
         """Write and flush what is left and answer those who wait for it."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._turn_ends:
+        if self._turn_sends:
             self._end_turn()
         self._start_flush()
         while self._flushing is not None:  # `_flushed` starts the next where more was written meanwhile

@@ -112,8 +112,13 @@ class Channel(asyncio.Protocol):
             self._loop.call_soon(self.flush)
         self._out.extend(buffers)
 
+    def send_now(self, buffers: list[Body]) -> None:
+        """`send`, for who knows that nothing more comes in this turn."""
+        self._out += buffers
+        self.flush()
+
     def flush(self) -> None:
-        """Let what is queued leave now: for who knows that nothing more comes in this turn."""
+        """Let what is queued leave now."""
         out, self._out = self._out, []
         if not out or self._transport is None or self._transport.is_closing():
             return

@@ -76,10 +76,9 @@ class Call:
         ext: Mapping[str, str] | None = None,
     ) -> None:
         """Answer with a body in pieces, which are written as they are."""
-        command = self.command
-        if self.answered or command.flag & FLAG_ONE_WAY:
+        if not self.claim():
             return
-        self.answered = True
+        command = self.command
         fields = header.write() if header is not None else {}
         if ext:
             fields.update(ext)
@@ -90,9 +89,15 @@ class Call:
 
     def reply_frame(self, *pieces: Body) -> None:
         """Answer with a frame that is encoded already."""
-        if not (self.answered or self.command.flag & FLAG_ONE_WAY):
-            self.answered = True
+        if self.claim():
             self.channel.send(*pieces)
+
+    def claim(self) -> bool:
+        """Whether an answer is owed; who asks must give it."""
+        if self.answered or self.command.flag & FLAG_ONE_WAY:
+            return False
+        self.answered = True
+        return True
 
     def refuse(self, error: Exception) -> None:
         """Answer with an error."""
