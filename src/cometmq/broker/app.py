@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from cometmq.broker import assignment, locks, reply
+from cometmq.broker import assignment, locks, pop, reply, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
 from cometmq.broker.core import Arrivals, Core
@@ -28,6 +28,7 @@ from cometmq.broker.handlers.members import MemberHandlers
 from cometmq.broker.handlers.offsets import OffsetHandlers
 from cometmq.broker.handlers.pull import Pull
 from cometmq.broker.handlers.query import QueryHandlers
+from cometmq.broker.handlers.resets import ResetHandlers
 from cometmq.broker.handlers.send import Send
 from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
@@ -57,7 +58,14 @@ __all__ = ["Broker", "BrokerSettings", "load_settings"]
 
 log = logging.getLogger("cometmq.broker")
 
-CAPABILITIES: tuple[Callable[[Core], None], ...] = (locks.install, assignment.install, reply.install)
+CAPABILITIES: tuple[Callable[[Core], None], ...] = (
+    locks.install,
+    assignment.install,
+    reply.install,
+    transaction.install,
+    timer.install,
+    pop.install,
+)
 
 FAST_PORT_SHIFT = -2
 HA_PORT_SHIFT = 1
@@ -182,6 +190,7 @@ class Broker:
             MemberHandlers(config, members, groups, topics, self._clock),
             TopicHandlers(config, topics, offsets, store),
             GroupHandlers(config, groups, offsets),
+            ResetHandlers(config, topics, groups, members, offsets, store),
             QueryHandlers(store),
             CleaningHandlers(topics, store),
         )

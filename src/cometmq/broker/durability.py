@@ -97,6 +97,21 @@ class Durability:
         self._promises.append((end_offset, settle))
         self.end_turn_soon()
 
+    async def safe(self, end_offset: int) -> None:
+        """Return once everything before `end_offset` is as safe as promised to producers; raises if it cannot be."""
+        done: asyncio.Future[None] = self._loop.create_future()
+
+        def settle(fault: BaseException | None) -> None:
+            if done.done():
+                return
+            if fault is None:
+                done.set_result(None)
+            else:
+                done.set_exception(fault)
+
+        self.when_safe(end_offset, settle)
+        await done
+
     def _end_turn(self) -> None:
         self._alone = self._turn_sends == 1
         self._turn_sends = 0
@@ -118,6 +133,7 @@ class Durability:
         unwritten, self._unwritten = self._unwritten, []
         self._acknowledgements.send_all(unwritten)
         if self._sync:
+            self._settle(self._safe_offset)  # who asks about what is safe already
             self._start_flush()
         else:
             self._settle(self._store.written_offset)

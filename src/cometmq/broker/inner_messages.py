@@ -14,7 +14,6 @@ Mirrors: MessageExtBrokerInner, PutMessageHook, HookUtils.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,6 +40,7 @@ class InnerMessage:
     born_host: bytes = bytes(8)
     reconsume_times: int = 0
     prepared_offset: int = 0
+    due: bool = False  # its delay is over, whatever its properties still say
 
     @classmethod
     def of(cls, record: Record) -> InnerMessage:
@@ -110,16 +110,5 @@ class InnerMessages:
     async def put_safely(self, message: InnerMessage) -> Appended:
         """Append, and return when the message is as safe as an acknowledged one."""
         placed = self.put(message)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def settle(fault: BaseException | None) -> None:
-            if done.done():
-                return
-            if fault is None:
-                done.set_result(None)
-            else:
-                done.set_exception(fault)
-
-        self._durability.when_safe(placed.physical_offset + placed.size, settle)
-        await done
+        await self._durability.safe(placed.physical_offset + placed.size)
         return placed

@@ -1,0 +1,31 @@
+"""Transactions: half messages, their ends, and the checks in between."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cometmq.broker.core import Core
+from cometmq.broker.housekeeping import Job
+from cometmq.broker.transaction.checks import Checks
+from cometmq.broker.transaction.handlers import TransactionHandlers
+from cometmq.broker.transaction.metrics import TransactionMetrics
+from cometmq.broker.transaction.recovery import recover
+from cometmq.broker.transaction.service import Transactions
+from cometmq.model import properties
+
+PROGRESS_EVERY_S: Final = 1.0
+
+
+def install(core: Core) -> None:
+    """Let the broker take transactions."""
+    config, store, clock = core.config, core.store, core.clock
+    metrics = TransactionMetrics(core.table("transactionMetrics"), clock)
+    core.saved.append(metrics)
+    transactions = Transactions(config, store, core.messages, core.offsets, core.topics, metrics, clock)
+    recover(store, core.offsets, transactions)
+    core.messages.add_stage(transactions.begin, properties.TRANSACTION_PREPARED, producers_only=True)
+    core.routes.add(TransactionHandlers(config, store, core.reader, core.durability, transactions, clock))
+    checks = Checks(config, store, core.reader, core.durability, core.members, transactions, clock)
+    core.jobs.append(Job("checking transactions", config.transaction_check_interval / 1000, checks.round))
+    core.jobs.append(Job("saving how far transactions are", PROGRESS_EVERY_S, transactions.save_progress))
+    core.closing.push_async_callback(transactions.close, core.durability)
