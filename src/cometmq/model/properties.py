@@ -38,11 +38,25 @@ INNER_NUM: Final = "INNER_NUM"
 INNER_BASE: Final = "INNER_BASE"
 CLUSTER: Final = "CLUSTER"
 MESSAGE_TYPE: Final = "MSG_TYPE"
+PRIORITY: Final = "_SYS_MSG_PRIORITY_"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CRC32: Final = "__CRC32#"
+TIMER_WISHES: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")  # when a message is to be delivered
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"  # the slot of the wheel
+TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"  # a mark of recall, and what it recalls
+BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 DELIVERED_MARK: Final = "__COMET_DELIVERED"  # CometMQ's own: see broker/delivered_marks.py
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
+ORIGIN_GROUP: Final = "ORIGIN_GROUP"
+POP_CK: Final = "POP_CK"  # the receipt of a popped message
 
 
 def parse(text: str) -> dict[str, str]:
