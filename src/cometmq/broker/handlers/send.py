@@ -32,6 +32,7 @@ from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
 from cometmq.model import names, properties
+from cometmq.model.priority import queue_of_priority
 from cometmq.model.sysflag import MessageFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
@@ -84,6 +85,7 @@ class Send:
         self._admission = admission
         self._messages = messages
         self._special_keys = messages.special_keys
+        self._special_keys.add(properties.PRIORITY)
         messages.add_stage(refuse_stray_number, properties.INNER_NUM)
         self._unique_ids = unique_ids
         self._clock = clock
@@ -187,6 +189,9 @@ class Send:
     def _store_special(self, destination: Destination, born_time_ms: int, found: dict[str, str], call: Call) -> None:
         """A message that some stage may send elsewhere: delayed, timed, half of a transaction."""
         topic, queue_id, flag, sys_flag, reconsume_times = destination
+        found.update(self._own_properties)
+        if properties.PRIORITY in found and (known := self._topics.get(topic)) is not None:
+            queue_id = queue_of_priority(found, queue_id, known.write_queue_nums)
         message = InnerMessage(
             topic,
             queue_id,
