@@ -38,6 +38,13 @@ class BatchReceipt(Receipt):
     uniq_key: str = ""
 
 
+class TimedReceipt(Receipt):
+    """Of a message that waits for its time: it can be called back. It takes the slow way too."""
+
+    uniq_key: str = ""
+    recall_handle: str = ""
+
+
 class Acknowledgements:
     """Answers sends; plain success takes the short way through a template."""
 
@@ -79,5 +86,7 @@ class Acknowledgements:
             fields["transactionId"] = transaction_id
         if isinstance(receipt, BatchReceipt):
             fields["transactionId"] = fields["batchUniqId"] = receipt.uniq_key
+        elif isinstance(receipt, TimedReceipt):
+            fields["transactionId"], fields["recallHandle"] = receipt.uniq_key, receipt.recall_handle
         answer = Command(code, opaque=command.opaque, flag=FLAG_RESPONSE, ext=fields, serialize=command.serialize)
         return encode_head(answer, 0)

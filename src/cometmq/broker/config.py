@@ -82,6 +82,8 @@ class BrokerConfig:
     os_page_cache_busy_time_out_mills: int = 1_000
     reject_transaction_message: bool = False
     store_reply_message_enable: bool = True
+    recall_message_enable: bool = False
+    allow_recall_when_broker_not_writeable: bool = True
 
     # pulling
     long_polling_enable: bool = True
@@ -89,6 +91,10 @@ class BrokerConfig:
     lite_pull_message_enable: bool = True
     slave_read_enable: bool = False
     enable_property_filter: bool = False
+    filter_support_retry: bool = False
+    filter_data_clean_time_span: int = 24 * 3600 * 1000
+    expect_consumer_num_use_filter: int = 32
+    max_error_rate_of_bloom_filter: int = 20
     default_query_max_num: int = 32
 
     # transactions
@@ -98,9 +104,30 @@ class BrokerConfig:
     transaction_op_msg_max_size: int = 4_096
     transaction_op_batch_interval: int = 3_000
 
+    # pop
+    max_pop_polling_size: int = 100_000
+    pop_polling_size: int = 1_024
+    revive_interval: int = 1_000
+    enable_pop_buffer_merge: bool = False
+    pop_ck_stay_buffer_time: int = 10_000
+    pop_ck_stay_buffer_time_out: int = 3_000
+    pop_ck_max_buffer_size: int = 200_000
+    pop_ck_offset_max_queue_size: int = 20_000
+    enable_retry_topic_v2: bool = False
+    retrieve_message_from_pop_retry_topic_v1: bool = True
+    pop_from_retry_probability: int = 20
+    pop_from_retry_probability_for_priority: int = 0
+    priority_order_asc: bool = True
+    pop_response_return_actual_retry_topic: bool = False
+    init_pop_offset_by_check_msg_in_mem: bool = True
+    enable_notify_after_pop_order_lock_release: bool = True
+    use_message_filter_for_notification: bool = True
+    max_message_filter_num_for_notification: int = 64
+
     # consumer offsets
     flush_consumer_offset_interval: int = 5_000
     consumer_offset_update_version_step: int = 500
+    use_server_side_reset_offset: bool = True
 
     # delay levels; the levels themselves are the store's
     delay_offset_update_version_step: int = 200

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from cometmq.broker.acknowledgements import Acknowledgements, BatchReceipt, Receipt
+from cometmq.broker.acknowledgements import Acknowledgements, BatchReceipt, Receipt, TimedReceipt
 from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
@@ -39,6 +39,7 @@ from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.wire.batch import split_batch
 from cometmq.wire.message_id import UniqueIds
+from cometmq.wire.recall_handle import handle_of
 from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageV2
 
 _POP_CK: Final = "POP_CK"
@@ -90,6 +91,7 @@ class Send:
         self._unique_ids = unique_ids
         self._clock = clock
         self._broker_ip = config.broker_ip1
+        self._broker_name = config.broker_name
         self._transactions_refused = config.reject_transaction_message
         self._id_prefix = store.store_host.hex().upper()
         self._fixed_fields = acknowledgements.fixed_fields
@@ -208,7 +210,11 @@ class Send:
             at, size, queue_offset, _ = self._messages.put(message, from_producer=True)
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, wait[properties.UNIQ_KEY])
+        msg_id, uniq_key = f"{self._id_prefix}{at:016X}", wait[properties.UNIQ_KEY]
+        receipt = Receipt(msg_id, queue_id, queue_offset, uniq_key)
+        recall_handle = handle_of(message.properties, self._broker_name)
+        if recall_handle is not None:
+            receipt = TimedReceipt(msg_id, queue_id, queue_offset, None, uniq_key, recall_handle)
         self._acknowledge(wait, at + size, call, receipt)
 
     def _send_batch(self, request: AnySend, call: Call) -> Later:

@@ -1,0 +1,66 @@
+"""Messages for any time: a stage that sends them to wait, a wheel on which they wait, and their recall.
+
+    stage           what a message says about its time; where it waits
+    service         onto the wheel, off the wheel, and how far that got
+    open_slots      what is due about now, in memory
+    delivery        what is stored when the time has come
+    metrics         how many wait
+
+How a producer names a message that waits is in `wire/recall_handle.py`. The files are in `store/timer_files.py`, `timer_wheel.py`, `timer_log.py` and `timer_checkpoint.py`.
+
+Mirrors: org.apache.rocketmq.store.timer.
+"""
+
+from __future__ import annotations
+
+from cometmq.broker.core import Core
+from cometmq.broker.housekeeping import Job
+from cometmq.broker.timer.handlers import RecallHandlers, TimerHandlers
+from cometmq.broker.timer.metrics import TimerMetrics
+from cometmq.broker.timer.service import TimerService
+from cometmq.broker.timer.stage import TIME_KEYS, TimerStage, precision_ms
+from cometmq.store.fs import OsFs
+from cometmq.store.timer_files import TimerFiles
+
+_CLEAN_EVERY_S = 30.0
+
+
+def install(core: Core) -> None:
+    """The stage, the service where the wheel is enabled, and the handlers."""
+    config, store_config = core.config, core.store.config
+    service: TimerService | None = None
+    metrics: TimerMetrics | None = None
+    if config.timer_wheel_enable:
+        service, metrics = _service(core)
+
+    stage = TimerStage(
+        store_config,
+        core.clock,
+        enabled=service is not None,
+        waiting_at=service.waiting_at if service is not None else lambda slot_ms: 0,
+        on_recall=service.recall if service is not None else lambda key, slot_ms: None,
+    )
+    core.messages.add_stage(stage, *TIME_KEYS)
+    recall = RecallHandlers(config, store_config, core.topics, core.messages, core.durability, core.clock)
+    core.routes.add(recall, TimerHandlers(service, metrics))
+
+
+def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
+    store_config = core.store.config
+    files = TimerFiles(
+        OsFs(),
+        store_config.store_path_root_dir,
+        precision_ms=precision_ms(store_config.timer_precision_ms),
+        log_file_size=store_config.mapped_file_size_timer_log,
+    )
+    core.closing.callback(files.close)
+    files.open(core.store.written_offset)
+    metrics = TimerMetrics(core.table("timermetrics"), core.clock)
+    core.saved.append(metrics)
+    service = TimerService(files, core.store, core.messages, core.reader, core.durability, metrics, core.clock)
+    core.closing.push_async_callback(service.close)
+    core.arrivals.listeners.append(service.arrived)
+    core.jobs.append(Job("saving the timer", store_config.timer_flush_interval_ms / 1000, service.flush))
+    core.jobs.append(Job("deleting old timer files", _CLEAN_EVERY_S, service.delete_expired))
+    service.start()
+    return service, metrics

@@ -1,0 +1,113 @@
+"""From the record that waits to the message that is delivered, or rolled on.
+
+Delivered, it goes where it was going when it was sent, with what Java tells of the way: `TIMER_ENQUEUE_MS` (when it
+was put on the wheel; the largest long if its time had come before that) and `TIMER_DEQUEUE_MS`. Rolled, it goes to
+the timer topic once more: its time is beyond the wheel's window, and `TIMER_ROLL_TIMES` counts.
+Either way its mark names the record it was made from (`delivered_marks`).
+
+Mirrors: TimerMessageStore.convert, convertMessage, buildDeleteKey.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cometmq.broker.delivered_marks import TIMER_SOURCE, Mark, put_mark
+from cometmq.broker.inner_messages import InnerMessage
+from cometmq.errors import CorruptRecord
+from cometmq.model import properties
+from cometmq.model.names import TIMER_TOPIC
+from cometmq.store.reader import Range
+from cometmq.wire.record import Record, decode_record
+
+NEVER_ENQUEUED: Final = str((1 << 63) - 1)
+_SPAN_MAX: Final = 1 << 20
+_GAP_MAX: Final = 16 << 10
+
+Load = Callable[[Sequence[Range]], list[bytes]]
+
+
+def delivered(record: Record, write_time_ms: int, now_ms: int) -> InnerMessage | None:
+    """The message on its way to its real topic; None if the record does not say where that is."""
+    message = InnerMessage.of(record)
+    found = message.properties
+    queue_id = found.get(properties.REAL_QUEUE_ID, "")
+    if properties.REAL_TOPIC not in found or not queue_id.isdecimal():
+        return None
+    late = int(found[properties.TIMER_OUT_MS]) < write_time_ms
+    found[properties.TIMER_ENQUEUE_MS] = NEVER_ENQUEUED if late else str(write_time_ms)
+    found[properties.TIMER_DEQUEUE_MS] = str(now_ms)
+    message.topic = found[properties.REAL_TOPIC]
+    message.queue_id = int(queue_id)
+    message.prepared_offset = 0
+    put_mark(message, _mark(record))
+    return message
+
+
+def rolled(record: Record, write_time_ms: int, now_ms: int) -> InnerMessage:
+    """The message on its way to the timer topic once more."""
+    message = InnerMessage.of(record)
+    found = message.properties
+    times = found.get(properties.TIMER_ROLL_TIMES, "0")
+    found[properties.TIMER_ENQUEUE_MS] = str(write_time_ms)
+    found[properties.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() else 1)
+    found[properties.TIMER_DEQUEUE_MS] = str(now_ms)
+    message.prepared_offset = 0
+    put_mark(message, _mark(record))
+    return message
+
+
+def _mark(record: Record) -> Mark:
+    return Mark(TIMER_SOURCE, record.queue_id, record.queue_offset, record.physical_offset)
+
+
+def delete_key(real_topic: str, uniq_key: str, *, with_topic: bool) -> str:
+    """What a mark of recall names its message by."""
+    return f"{real_topic}+{uniq_key}" if with_topic else uniq_key
+
+
+def waiting_record(data: bytes | memoryview | None, offset: int) -> Record | None:
+    """The record at `offset`, if it is one that waits; after damage anything may stand there."""
+    if data is None:
+        return None
+    try:
+        record = decode_record(data)
+    except CorruptRecord:
+        return None
+    return record if record.topic == TIMER_TOPIC and record.physical_offset == offset else None
+
+
+async def load_records(load: Load, ranges: Sequence[Range], segment_size: int) -> list[memoryview | None]:
+    """The bytes of each range, read in a thread: what waited for days is on disk only."""
+    spans = _spans(ranges, segment_size)
+
+    def read() -> dict[int, bytes]:
+        return {start: data for start, end in spans for data in load([(start, end - start)])}
+
+    loaded = await asyncio.get_running_loop().run_in_executor(None, read)
+    views = [(start, memoryview(loaded[start])) for start, _ in spans if start in loaded]
+    found: dict[int, memoryview] = {}
+    at = 0
+    for offset, size in sorted(set(ranges)):
+        while at < len(views) and views[at][0] + len(views[at][1]) <= offset:
+            at += 1
+        if at < len(views) and views[at][0] <= offset:
+            start, view = views[at]
+            found[offset] = view[offset - start : offset - start + size]
+    return [found.get(offset) for offset, _ in ranges]
+
+
+def _spans(ranges: Sequence[Range], segment_size: int) -> list[tuple[int, int]]:
+    """Few long reads instead of many short ones: neighbours, nearly, of one segment."""
+    spans: list[tuple[int, int]] = []
+    for offset, size in sorted(set(ranges)):
+        if spans:
+            start, end = spans[-1]
+            near = offset - end <= _GAP_MAX and offset + size - start <= _SPAN_MAX
+            if near and start // segment_size == offset // segment_size:
+                spans[-1] = (start, max(end, offset + size))
+                continue
+        spans.append((offset, offset + size))
+    return spans
