@@ -11,8 +11,8 @@ units, and are written, cut and deleted with it; the batch queue itself counts m
     min_offset, end_offset   the first message there is (-1: there was none yet), and the offset behind the last
     next_offset              the offset that the next message will get
 
-To the appender a batch queue is a queue like any other. Its `max_offset` stays -1, so dispatch never takes its short
-way, which packs plain units. What stands on disk decides of which kind a queue is; for a new one, its topic does.
+To the appender a batch queue is a queue like any other. Its `max_offset` is never that of a message, so dispatch does
+not take its short way, which packs plain units. What stands on disk decides of which kind a queue is; for a new one, its topic does.
 
 Mirrors: BatchConsumeQueue, ConsumeQueueStore.createConsumeQueueByType.
 """
@@ -34,6 +34,7 @@ BATCH_UNIT_SIZE: Final = BATCH_UNIT.size
 COUNT_MAX: Final = 0x7FFF
 
 _NOT_COMPACTED: Final = -1
+_NO_OFFSET: Final = -2  # -1 is that of a message without a place in the queue
 
 
 class BatchQueue(ConsumeQueue):
@@ -47,7 +48,7 @@ class BatchQueue(ConsumeQueue):
         super().__init__(units.topic, units.queue_id, units.folder, units.file_units * units.unit_size, units.unit_size)
         self.units = units
         self.counts: dict[int, int] = {}
-        self.max_offset = -1
+        self.max_offset = _NO_OFFSET
         self.min_offset = -1
         self.end_offset = 0
 
