@@ -21,6 +21,7 @@ from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
 from cometmq.broker.core import Arrivals, Core
 from cometmq.broker.durability import Durability
+from cometmq.broker.filters import Filters
 from cometmq.broker.groups import Groups
 from cometmq.broker.handlers.cleaning import CleaningHandlers
 from cometmq.broker.handlers.groups import GroupHandlers
@@ -134,7 +135,9 @@ class Broker:
             if config.fetch_namesrv_addr_by_address_server
             else None,
         )
-        saved: list[Saved] = [offsets, groups, topics]
+        filters = Filters(table("consumerFilter.json"), config, self._clock)
+        members.on_subscribe, members.on_empty = filters.register, filters.unregister
+        saved: list[Saved] = [offsets, groups, topics, filters]
         closing.callback(lambda: [table.persist() for table in saved])
 
         routes = Routes()
@@ -180,7 +183,7 @@ class Broker:
             unique_ids,
             self._clock,
         )
-        pull = Pull(config, topics, groups, members, offsets, store)
+        pull = Pull(config, topics, groups, members, offsets, filters, store)
         closing.callback(pull.close)
         arrivals.listeners.append(pull.long_polling.arrived)
         routes.add(
@@ -226,6 +229,7 @@ class Broker:
                 Job("registering", config.register_name_server_period / 1000, registration.announce_all),
                 Job("saving tables", config.flush_consumer_offset_interval / 1000, save_tables),
                 Job("expiring clients", 10.0, members.expire),
+                Job("forgetting filters", 60.0, filters.clean),
                 Job("writing queues", store_config.flush_interval_consume_queue / 1000, upkeep.write_queues),
                 Job("deleting old files", store_config.clean_resource_interval / 1000, upkeep.delete_expired),
                 *core.jobs,

@@ -11,7 +11,7 @@ Mirrors: ProducerManager, ConsumerManager, ConsumerGroupInfo, DefaultConsumerIds
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -100,6 +100,8 @@ class Members:
         self._producer_channels: dict[str, Peer] = {}  # by client id
         self._groups_of: dict[Peer, tuple[set[str], set[str]]] = {}  # consumer groups, producer groups
         self._fingerprints: dict[str, int] = {}
+        self.on_subscribe: Callable[[str, Iterable[SubscriptionData]], object] = lambda group, subscriptions: None
+        self.on_empty: Callable[[str], object] = lambda group: None  # the last member of a consumer group is gone
 
     # --- looking up
 
@@ -151,6 +153,8 @@ class Members:
             changed = True
         if changed and notify:
             self._tell(group)
+        if with_subscriptions:
+            self.on_subscribe(data.group, data.subscriptions)
         return changed
 
     def register_producer(self, client: Client, group: str) -> None:
@@ -223,8 +227,8 @@ class Members:
     def _leave(self, channel: Peer, group: ConsumerGroup) -> None:
         group.clients.pop(channel, None)
         self._forget(channel, 0, group.name)
-        if not group.clients:
-            self._consumers.pop(group.name, None)
+        if not group.clients and self._consumers.pop(group.name, None) is not None:
+            self.on_empty(group.name)
 
     def _forget(self, channel: Peer, kind: int, group: str) -> None:
         joined = self._groups_of.get(channel)

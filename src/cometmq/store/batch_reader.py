@@ -13,7 +13,16 @@ from typing import Final
 from cometmq.store.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchQueue, BatchQueues
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
-from cometmq.store.reader import PULL_SIZE_MAX, PULL_SIZE_MIN, Matches, Range, ReadResult, ReadStatus, memory_size
+from cometmq.store.reader import (
+    PULL_SIZE_MAX,
+    PULL_SIZE_MIN,
+    Matches,
+    Range,
+    ReadResult,
+    ReadStatus,
+    RecordFilter,
+    memory_size,
+)
 from cometmq.store.time_search import LOWER, Boundary
 
 SCAN_COUNT_MAX: Final = 10_000  # units that one pull looks at, whatever it asks for
@@ -82,6 +91,10 @@ class BatchReader:
                     status = ReadStatus.MESSAGE_WAS_REMOVING
                 skip_before = log.segment_end(physical_offset)
                 continue
+            if isinstance(matches, RecordFilter) and not self._wants(matches, physical_offset, size):
+                if not total:
+                    status = ReadStatus.NO_MATCHED_MESSAGE
+                continue
             ranges.append((physical_offset, size))
             size_sum += size
             total += count
@@ -90,6 +103,10 @@ class BatchReader:
         cold = bool(ranges) and ranges[0][0] < max(self.warm_offset, memory_offset)
         suggest_slave = log.written - physical_offset > self._memory_size
         return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold)
+
+    def _wants(self, matches: RecordFilter, physical_offset: int, size: int) -> bool:
+        record = self._log.slice(physical_offset, size)
+        return record is not None and matches.wants(record)
 
     def _is_full(self, size_sum: int, count: int, *, in_memory: bool) -> bool:
         config = self._config

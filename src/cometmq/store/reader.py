@@ -21,10 +21,24 @@ from cometmq.store.consume_queue import UNIT, UNIT_SIZE
 from cometmq.store.fs import FileSystem
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.segment import segment_path
-from cometmq.wire.record import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
+from cometmq.wire.record import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN, Buffer
 
 Range = tuple[int, int]  # physical offset, size
 Matches = Callable[[int], bool]
+
+
+class RecordFilter:
+    """A test that needs the record itself: as `Matches` it lets every unit pass, and then `wants` is asked."""
+
+    __slots__ = ("scan_max", "wants")
+
+    def __init__(self, wants: Callable[[Buffer], bool], scan_max: int) -> None:
+        self.wants = wants
+        self.scan_max = scan_max  # so many records are looked at in one read
+
+    def __call__(self, tags_code: int) -> bool:
+        return True
+
 
 PULL_SIZE_MAX: Final = 128 * 1024 * 1024
 PULL_SIZE_MIN: Final = 100
@@ -110,6 +124,9 @@ class Reader:
         if matches is None and queue.min_offset <= offset:
             # Nothing to skip: no more than one answer's worth of units is looked at.
             scan_count = min(scan_count, max(max_count, 1))
+        wants = None
+        if isinstance(matches, RecordFilter):
+            wants, scan_count = matches.wants, min(scan_count, matches.scan_max)
         units = self._table.units(queue, offset, scan_count)
         if not units:
             return ReadResult(ReadStatus.OFFSET_FOUND_NULL, queue.file_end(offset), low, high, [], 0, False, False)
@@ -154,6 +171,10 @@ class Reader:
                 if not count:
                     status = ReadStatus.MESSAGE_WAS_REMOVING
                 skip_before = log.segment_end(physical_offset)
+                continue
+            if wants is not None and not wants(self.slices([(physical_offset, size)])[0]):
+                if not count:
+                    status = ReadStatus.NO_MATCHED_MESSAGE
                 continue
             ranges.append((physical_offset, size))
             size_sum += size

@@ -59,6 +59,7 @@ HEADS: Final = {
 }
 PREFIX: Final = Struct(">iI")
 _SHORT: Final = Struct(">h")
+_INT: Final = Struct(">i")
 _TOPIC_V1_MAX: Final = 127  # the length is a signed byte
 _V4_HEAD: Final = HEADS[0]
 _V4_HEAD_SIZE: Final = _V4_HEAD.size
@@ -231,6 +232,21 @@ def decode_record(buffer: Buffer, start: int = 0, *, check_crc: bool = False, pa
         size=total,
         magic=magic,
     )
+
+
+def properties_of(buffer: Buffer) -> bytes:
+    """The properties of the record that starts here, as they are stored; nothing else of it is read."""
+    view = memoryview(buffer)
+    try:
+        head = HEADS[view[SYS_FLAG_AT + 3] & 0x30]
+        at = head.size + _INT.unpack_from(view, head.size - 4)[0]
+        if PREFIX.unpack_from(view)[1] == MAGIC_V2:
+            at += 2 + _SHORT.unpack_from(view, at)[0]
+        else:
+            at += 1 + view[at]
+        return bytes(view[at + 2 : at + 2 + _SHORT.unpack_from(view, at)[0]])
+    except (error, IndexError) as broken:
+        raise CorruptRecord("", 0, f"cut short: {broken}") from None
 
 
 def decode_records(buffer: Buffer, *, check_crc: bool = False) -> Iterator[Record]:

@@ -9,6 +9,7 @@ Mirrors: ClientManageProcessor, ConsumerManageProcessor.
 from __future__ import annotations
 
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.filters import read_expression
 from cometmq.broker.groups import Groups
 from cometmq.broker.members import Client, Members
 from cometmq.broker.topics import UNIT_SUBSCRIBED, Topics
@@ -103,4 +104,5 @@ class MemberHandlers:
                 "SYSTEM_ERROR",
                 f"The broker does not support consumer to filter message by {subscription.expression_type}",
             )
+        read_expression(subscription.sub_string, subscription.expression_type)
         return DONE

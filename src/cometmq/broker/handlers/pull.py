@@ -1,7 +1,7 @@
 """Pulling: a range of one queue, as it is stored, or a wait until there is one.
 
 Messages leave as slices of the log. A range that is old enough to be on disk only is read in a thread, so
-a consumer far behind does not stop the others.
+a consumer far behind does not stop the others; there, too, an expression is asked about such records.
 
 Mirrors: PullMessageProcessor, DefaultPullMessageResultHandler.
 """
@@ -9,13 +9,14 @@ Mirrors: PullMessageProcessor, DefaultPullMessageResultHandler.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+from cometmq.broker.cold_search import ColdSearch
 from cometmq.broker.config import MASTER_ID, BrokerConfig
+from cometmq.broker.filters import Filters
 from cometmq.broker.groups import Groups
 from cometmq.broker.long_polling import LongPolling, ParkedPull
 from cometmq.broker.members import Members
@@ -29,7 +30,7 @@ from cometmq.model.sysflag import Perm, PullFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.store.reader import ReadResult, ReadStatus
+from cometmq.store.reader import Matches, ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.codes import Forbidden, ResponseCode, SerializeType
 from cometmq.wire.reply_template import ReplyTemplate
 from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
@@ -71,7 +72,7 @@ class PullContext:
     request: PullMessage
     topic: TopicConfig
     group: GroupConfig
-    matches: Callable[[int], bool] | None
+    matches: Matches | None
 
 
 def _forbidden(by: Forbidden, remark: str) -> RequestRefused:
@@ -88,6 +89,7 @@ class Pull:
         groups: Groups,
         members: Members,
         offsets: Offsets,
+        filters: Filters,
         store: Store,
     ) -> None:
         self._config = config
@@ -95,8 +97,10 @@ class Pull:
         self._groups = groups
         self._members = members
         self._offsets = offsets
+        self._filters = filters
         self._store = store
         self._readers = ThreadPoolExecutor(COLD_READERS, "cometmq-cold-read")
+        self._cold_search = ColdSearch(store, self._readers)
         self.long_polling = LongPolling(self._wake)
 
     @handles(PullMessage, LitePullMessage)
@@ -107,9 +111,22 @@ class Pull:
 
     def _run(self, context: PullContext, call: Call, *, may_park: bool) -> None:
         request = context.request
-        result = self._store.read(
-            request.topic, request.queue_id, request.queue_offset, request.max_msg_nums, None, context.matches
-        )
+        topic, queue_id, offset, matches = request.topic, request.queue_id, request.queue_offset, context.matches
+        if isinstance(matches, RecordFilter) and self._cold_search.is_needed(topic, queue_id, offset):
+
+            def found(result: ReadResult, pieces: list[bytes] | None) -> None:
+                self._settle(context, call, result, pieces, may_park=may_park)
+
+            self._cold_search.start(topic, queue_id, offset, request.max_msg_nums, matches, found, call.refuse)
+            return
+        result = self._store.read(topic, queue_id, offset, request.max_msg_nums, None, matches)
+        self._settle(context, call, result, may_park=may_park)
+
+    def _settle(
+        self, context: PullContext, call: Call, result: ReadResult, pieces: list[bytes] | None = None, *, may_park: bool
+    ) -> None:
+        """Commit what the pull commits, then answer it or let it wait."""
+        request = context.request
         code = _CODES[result.status]
         if result.status in _NOTHING_STORED and request.queue_offset != 0:
             code = _OFFSET_MOVED
@@ -119,7 +136,7 @@ class Pull:
                 self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
             if code == _NOT_FOUND and request.sys_flag & _SUSPEND and self._park(context, call):
                 return
-        self._answer(context, call, result, code)
+        self._answer(context, call, result, code, pieces)
 
     def _park(self, context: PullContext, call: Call) -> bool:
         request = context.request
@@ -140,7 +157,7 @@ class Pull:
             pull.call.refuse(error)
         return True
 
-    def _finds(self, pull: ParkedPull, matches: Callable[[int], bool]) -> bool:
+    def _finds(self, pull: ParkedPull, matches: Matches) -> bool:
         """Whether something came that the pull wants; looks at all of it, for no later arrival may follow."""
         topic, queue_id = pull.key
         while True:
@@ -151,7 +168,9 @@ class Pull:
 
     # --- the answer
 
-    def _answer(self, context: PullContext, call: Call, result: ReadResult, code: int) -> None:
+    def _answer(
+        self, context: PullContext, call: Call, result: ReadResult, code: int, pieces: list[bytes] | None
+    ) -> None:
         suggested = MASTER_ID
         if self._config.slave_read_enable:
             group = context.group
@@ -167,6 +186,8 @@ class Pull:
         remark = result.status.name
         if result.status is not ReadStatus.FOUND:
             call.reply(header, code=code, remark=remark)
+        elif pieces is not None:
+            self._send(call, header, remark, pieces)
         elif not result.cold:
             self._send(call, header, remark, self._store.slices(result.ranges))
         else:
@@ -223,12 +244,14 @@ class Pull:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{call.channel.peer}]",
             )
         subscription = self._subscription(request, group)
-        if not subscription.is_tag and not config.enable_property_filter:
+        if subscription.is_tag:
+            return PullContext(request, topic, group, tags.matcher(subscription))
+        if not config.enable_property_filter:
             raise RequestRefused(
                 "SYSTEM_ERROR",
                 f"The broker does not support consumer to filter message by {subscription.expression_type}",
             )
-        return PullContext(request, topic, group, tags.matcher(subscription))
+        return PullContext(request, topic, group, self._filters.matcher(subscription))
 
     def _subscription(self, request: PullMessage, group: GroupConfig) -> SubscriptionData:
         """From the request if it brings one, else from the group's heartbeats."""
@@ -246,8 +269,9 @@ class Pull:
             raise RequestRefused("SUBSCRIPTION_NOT_EXIST", "the consumer's subscription not exist")
         if subscription.sub_version < request.sub_version:
             raise RequestRefused("SUBSCRIPTION_NOT_LATEST", "the consumer's subscription not latest")
-        return subscription
+        return subscription if subscription.is_tag else self._filters.registered(subscription, request)
 
     def close(self) -> None:
         self.long_polling.close()
+        self._cold_search.close()
         self._readers.shutdown(cancel_futures=True)

@@ -12,7 +12,7 @@ Mirrors: SqlFilter, SelectorParser.
 """
 
 from cometmq.filter.sql.expression import Expression
-from cometmq.filter.sql.parser import parse
+from cometmq.filter.sql.parser import NODES_MAX, parse
 from cometmq.filter.sql.values import NotComparable
 
-__all__ = ["Expression", "NotComparable", "parse"]
+__all__ = ["NODES_MAX", "Expression", "NotComparable", "parse"]
