@@ -20,6 +20,13 @@ from .target import Target
 
 # A cold Java broker answers SYSTEM_BUSY to what waited 200 ms: not what is compared here.
 PATIENCE_MS = 10_000
+CONF = {
+    "waitTimeMillsInSendQueue": PATIENCE_MS,
+    "waitTimeMillsInPullQueue": PATIENCE_MS,
+    "transactionTimeOut": 1_000,
+    "transactionCheckInterval": 1_000,
+    "transactionCheckMax": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +45,7 @@ def _start(kind: str, folder: Path, running: ExitStack) -> Target:
         Cluster(
             "java" if kind == "java" else "comet",
             folder,
-            conf={"waitTimeMillsInSendQueue": PATIENCE_MS, "waitTimeMillsInPullQueue": PATIENCE_MS},
+            conf=CONF,
         )
     )
     return Target(kind, {"namesrv": alone.addr, "broker": cluster.broker.addr})

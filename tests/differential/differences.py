@@ -95,8 +95,21 @@ def _is_made_up_id(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9A-F]{32}|[0-9A-F]{56}", value) is not None
 
 
+def _is_receipt(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d+ \d{13} \d+ \d [012] broker-a \d+ \d+", value) is not None
+
+
 def _variant(pattern: str) -> Callable[[Difference], bool]:
     return lambda one: re.match(pattern, one.variant) is not None
+
+
+def _one_more(one: Difference) -> bool:
+    """Where the original has delivered one message more."""
+    if one.where == "body":
+        return len(one.java) == len(one.comet) + 1
+    if one.where == "code":
+        return str(one.java).startswith("0 ") and str(one.comet).startswith("19 ")
+    return one.where in ("ext.maxOffset", "ext.nextBeginOffset") and int(one.java) == int(one.comet) + 1
 
 
 def _made_up_id_in_record(one: Difference) -> bool:
@@ -206,6 +219,101 @@ ENTRIES: Final = (
         when=_variant(r"missing body\.clientId / after"),
     ),
     Entry(
+        title="The first verdict on a transaction stands",
+        kind="difference",
+        why="END_TRANSACTION for a transaction that has ended is answered with success if it says the same again, and "
+        "code 604 if not. Nothing is delivered twice, nor after a rollback, nor after it was given up. The original "
+        "does what it is told each time.",
+        where="code",
+        codes=frozenset({37}),
+        when=lambda one: one.java.startswith("0") and one.comet.startswith("604 The transaction is"),
+    ),
+    Entry(
+        title="Only half messages are ended",
+        kind="difference",
+        why="END_TRANSACTION for a message of another topic is refused (code 1). The original delivers any message "
+        "that has the properties of a half message.",
+        where="code",
+        codes=frozenset({37}),
+        when=lambda one: one.java == "0" and one.comet.endswith("is not a half message"),
+    ),
+    Entry(
+        title="Messages delivered by a second or forged END_TRANSACTION",
+        kind="difference",
+        why="There are none in CometMQ, as above.",
+        where="*",
+        codes=frozenset({37}),
+        when=lambda one: one.variant.endswith("after 2 11") and _one_more(one),
+    ),
+    Entry(
+        title="Only transactions are resumed",
+        kind="difference",
+        why="RESUME_CHECK_HALF_MESSAGE takes half messages and those of TRANS_CHECK_MAX_TIME_TOPIC, if they were not "
+        "committed or rolled back. The original puts any message into the half topic.",
+        where="code",
+        codes=frozenset({323}),
+        when=lambda one: one.java == "0" and "is neither a half message" in one.comet,
+    ),
+    Entry(
+        title="Flags of checked transactions",
+        kind="difference",
+        why="A transaction keeps its flag when it is stored again for a check. The original sets it to 0.",
+        where="body.0.flag",
+        codes=frozenset({37}),
+        when=lambda one: one.java == 0,
+    ),
+    Entry(
+        title="Transactions that are given up say which they were",
+        kind="difference",
+        why="A message of TRANS_CHECK_MAX_TIME_TOPIC names the place of its half message, as prepared offset, and the "
+        "offset of its first copy, in TRAN_PREPARED_QUEUE_OFFSET, so that none is given up or resumed twice. "
+        "The original ignores both there.",
+        where="body.0.*",
+        codes=frozenset({37}),
+        when=lambda one: (
+            one.variant.endswith(" 12")
+            and one.where.rpartition(".")[2] in ("preparedOffset", "TRAN_PREPARED_QUEUE_OFFSET", "size")
+        ),
+    ),
+    Entry(
+        title="Places in the queue of half messages",
+        kind="mask",
+        why="They depend on how often open transactions were checked before.",
+        where="ext.queueOffset",
+        codes=frozenset({37, 323}),
+        when=_both(_is_whole),
+    ),
+    Entry(
+        title="Places of half messages and of those given up",
+        kind="mask",
+        why="They depend on everything else that the broker has stored.",
+        where="body.0.*Offset",
+        codes=frozenset({37}),
+        when=lambda one: one.where.endswith("preparedOffset") or one.variant.endswith(" 12"),
+    ),
+    Entry(
+        title="Places and times of a half message that a producer is asked about",
+        kind="mask",
+        why="They depend on everything else that the broker has stored.",
+        where="pushed.0.*",
+        codes=frozenset({37}),
+        when=lambda one: (
+            _both(_is_address)(one)
+            or _both(_is_time)(one)
+            or _both(_is_message_id)(one)
+            or (_both(_is_whole)(one) and one.where.endswith("Offset"))
+        ),
+    ),
+    Entry(
+        title="Topics that stay forbidden",
+        kind="difference",
+        why="Allowing a group to read a topic allows it that topic. The original forgets all topics that the group is "
+        "forbidden to read.",
+        where="body.json.readable",
+        codes=frozenset({353}),
+        when=lambda one: (one.java, one.comet) == (True, False),
+    ),
+    Entry(
         title="Headers that cannot be read",
         kind="difference",
         why="A connection that sends a header of an unknown form, or a binary header that is cut short, is closed. "
@@ -261,6 +369,41 @@ ENTRIES: Final = (
         why="Each server and each connection has its own port.",
         where="body.*Host",
         when=_both(_is_address),
+    ),
+    Entry(
+        title="Times of pops",
+        kind="mask",
+        why="Two servers hand messages out at two times.",
+        where="ext.popTime",
+        when=_both(_is_time),
+    ),
+    Entry(
+        title="Revive queues",
+        kind="mask",
+        why="They are taken in turn, whoever pops.",
+        where="ext.reviveQid",
+        when=_both(lambda value: isinstance(value, str) and value in "01234567"),
+    ),
+    Entry(
+        title="Time left, counted from the pop",
+        kind="mask",
+        why="What an order's message is held, from its pop on: two servers answer at two times.",
+        where="ext.invisibleTime",
+        when=lambda one: _both(_is_whole)(one) and abs(int(one.java) - int(one.comet)) < 5_000,
+    ),
+    Entry(
+        title="Times of the first pop",
+        kind="mask",
+        why="Two servers hand messages out at two times.",
+        where="body.*.properties.1ST_POP_TIME",
+        when=_both(_is_time),
+    ),
+    Entry(
+        title="Receipts",
+        kind="mask",
+        why="They hold the time of the pop and the number of its revive queue.",
+        where="body.*.properties.POP_CK",
+        when=_both(_is_receipt),
     ),
     Entry(
         title="Places in the log",

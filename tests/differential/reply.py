@@ -24,8 +24,13 @@ _RECORDS = {
     RequestCode.LITE_PULL_MESSAGE,
     RequestCode.QUERY_MESSAGE,
     RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.POP_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
 }
 _PROPERTIES = {RequestCode.GET_NAMESRV_CONFIG}
+
+# Java writes maps whose keys are queues.
+_OBJECT_KEY = re.compile(rb"(?<=[{,])\{[^{}]*\}(?=:)")
 
 # The names of a case hold its mark: cbroker17j3_ (script broker-17, JSON header, names number 3).
 _MARK = re.compile(r"(?<![A-Za-z0-9])c[A-Za-z0-9]+[jb]\d+_")
@@ -54,17 +59,22 @@ def _body(request_code: int, body: bytes, own_mark: str) -> Any:
     if not body:
         return None
     if request_code in _RECORDS:
-        try:
-            return [_record(record) for record in decode_records(body, check_crc=True)]
-        except CorruptRecord as broken:
-            return f"no records: {broken}"
+        return records_of(body)
     if request_code in _PROPERTIES:
         return parse_properties(body.decode())
     try:
-        value = fastjson.loads(body)
+        value = fastjson.loads(_OBJECT_KEY.sub(lambda found: orjson.dumps(found.group().decode()), body))
     except ProtocolError:
         return body.decode(errors="backslashreplace")
     return {"dialect": _is_dialect(body), "json": in_order(value, own_mark)}
+
+
+def records_of(body: bytes) -> Any:
+    """Stored messages, one after the other."""
+    try:
+        return [_record(record) for record in decode_records(body, check_crc=True)]
+    except CorruptRecord as broken:
+        return f"no records: {broken}"
 
 
 def _is_dialect(body: bytes) -> bool:

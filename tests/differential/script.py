@@ -63,6 +63,8 @@ class Pushed:
     """What the server has sent by itself to one of the script's connections, once it has sent something."""
 
     peer: str
+    keep: str = ""
+    """The name under which the fields of the first such request are kept."""
 
 
 Step = Ask | Await | Pushed
@@ -122,7 +124,7 @@ def _bad_bodies(ask: Ask) -> Iterator[tuple[str, Ask]]:
 
 
 def is_whole(value: str) -> bool:
-    return value.removeprefix("-").isdigit() or value in ("{crc}", "{now}", "{sent[physical]}")
+    return value.removeprefix("-").isdigit() or value in ("{crc}", "{now}", "{sent[physical]}", "{sent[queueOffset]}")
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

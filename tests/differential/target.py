@@ -18,10 +18,10 @@ from cometmq.errors import PeerTimeout, PeerUnreachable
 from cometmq.model import properties
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
-from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, SerializeType
+from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, SerializeType
 from cometmq.wire.command import Command, encode_command
 
-from .reply import mark, plain
+from .reply import mark, plain, records_of
 from .script import Ask, Await, Form, Pushed, Script, Server, Step, fill
 
 ANSWER_TIMEOUT_MS = 4_000
@@ -84,7 +84,7 @@ class _Run:
         if isinstance(step, Await):
             self.answers[where] = await self.pending.pop(step.pending)
         elif isinstance(step, Pushed):
-            self.answers[where] = await self._pushed(step.peer)
+            self.answers[where] = await self._pushed(step)
         elif step.pending:
             self.pending[step.pending] = asyncio.ensure_future(self._ask(step))
             await asyncio.sleep(0.1)  # time to arrive and be held; nothing tells when it is
@@ -93,13 +93,15 @@ class _Run:
         else:
             self.answers[where] = await self._ask(step)
 
-    async def _pushed(self, peer: str) -> dict[str, Any]:
-        queue = self.pushed[peer]
+    async def _pushed(self, step: Pushed) -> dict[str, Any]:
+        queue = self.pushed[step.peer]
         try:
             async with asyncio.timeout(UNTIL_TIMEOUT_S):
                 commands = [await queue.get()]
         except TimeoutError:
             return {"pushed": "nothing"}
+        if step.keep:
+            self.names[step.keep] = dict(commands[0].ext)
         while not queue.empty():
             commands.append(queue.get_nowait())
         # How often the same is said does not matter, and neither does the order of different things.
@@ -169,7 +171,9 @@ def told_by(command: Command) -> dict[str, Any]:
     ext: dict[str, Any] = dict(command.ext)
     if "properties" in ext:
         ext["properties"] = properties.parse(ext["properties"])
-    return {"code": command.code, "flag": command.flag, "ext": ext, "body": bytes(command.body).decode("latin-1")}
+    body: Any = bytes(command.body)
+    body = records_of(body) if command.code == RequestCode.CHECK_TRANSACTION_STATE else body.decode("latin-1")
+    return {"code": command.code, "flag": command.flag, "ext": ext, "body": body}
 
 
 def _physical_offset(message_id: str) -> str:

@@ -179,7 +179,7 @@ class Checks:
 def _as_producer_sent_it(half: Half, times: int, placed: Appended) -> bytes:
     """The half message as a record of the topic it is meant for, standing where its new copy stands."""
     record = half.record
-    found = {**half.properties, properties.TRANSACTION_CHECK_TIMES: str(times)}
+    found = {**half.properties, properties.TRANSACTION_CHECK_TIMES: str(times), properties.WAIT: "false"}
     if properties.CHECK_IMMUNITY_TIME_IN_SECONDS not in found:
         found.pop(properties.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
     return encode_record(
