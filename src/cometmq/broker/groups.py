@@ -17,11 +17,16 @@ from cometmq.broker.attributes import GROUP_ATTRIBUTES, alter
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
+from cometmq.errors import RequestRefused
 from cometmq.model import names
 from cometmq.model.data_version import DataVersion
 from cometmq.model.group import GroupConfig
 
 log = logging.getLogger("cometmq.broker")
+
+READ_FORBIDDEN: Final = 1 << 2
+FORBIDDEN_TOPICS_MAX: Final = 10_000
+FORBIDDEN_GROUPS_MAX: Final = 10_000
 
 SYSTEM_GROUPS: Final = (
     "TOOLS_CONSUMER",
@@ -57,7 +62,7 @@ class Groups(Saved):
 
     def to_json(self) -> dict[str, Any]:
         """The whole table as `subscriptionGroup.json` and replies hold it."""
-        return self.page_json(self)
+        return self.page_json(self) | {"forbiddenTable": self.forbidden}
 
     def page_json(self, groups: Iterable[GroupConfig]) -> dict[str, Any]:
         """Some groups, in the shape of the whole table."""
@@ -81,6 +86,10 @@ class Groups(Saved):
 
     def __iter__(self) -> Iterator[GroupConfig]:
         return iter(self._groups.values())
+
+    def may_read(self, name: str, topic: str) -> bool:
+        """Has nobody forbidden the group to read the topic?"""
+        return not self.forbidden or not self.forbidden.get(name, {}).get(topic, 0) & READ_FORBIDDEN
 
     def page(self, start: int, count: int) -> list[GroupConfig]:
         """`count` groups from the `start`-th on, in the order of their names."""
@@ -113,6 +122,23 @@ class Groups(Saved):
             altered.append(group)
         for group in altered:
             self._put(group)
+
+    def forbid(self, name: str, topic: str, forbidden: bool) -> None:
+        """Let a group read a topic no more, or again."""
+        topics = self.forbidden.get(name, {})
+        bits = topics.get(topic, 0)
+        wanted = bits | READ_FORBIDDEN if forbidden else bits & ~READ_FORBIDDEN
+        if wanted == bits:
+            return
+        if wanted:
+            if len(topics) >= FORBIDDEN_TOPICS_MAX or len(self.forbidden) >= FORBIDDEN_GROUPS_MAX:
+                raise RequestRefused("SYSTEM_ERROR", f"no more than {FORBIDDEN_TOPICS_MAX} topics can be forbidden")
+            self.forbidden.setdefault(name, {})[topic] = wanted
+        else:
+            del topics[topic]
+            if not topics:
+                del self.forbidden[name]
+        self._changed()
 
     def delete(self, name: str) -> bool:
         """Forget a group; its offsets are the business of `Offsets`."""

@@ -101,6 +101,17 @@ class LongPolling:
             return True
         return max_offset > pull.offset and self._wake(pull, False)
 
+    def wake(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> None:
+        """Answer some of those that wait on a queue."""
+        pulls = self._parked.pop(key, [])
+        kept = [pull for pull in pulls if not wanted(pull)]
+        if kept:
+            self._parked[key] = kept
+        self._count -= len(pulls) - len(kept)
+        for pull in pulls:
+            if pull not in kept and _is_waited_for(pull):
+                self._wake(pull, True)
+
     def wake_all(self) -> None:
         """Answer everyone, for example before stopping."""
         parked, self._parked, self._count = self._parked, {}, 0

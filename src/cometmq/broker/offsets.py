@@ -4,6 +4,11 @@
     pullOffsetTable    the same for the last pull; in memory, shown to admin tools, never read back
     groupTopicMap      group → topics; derived, written because Java writes it
 
+A reset (`assign_reset`) moves a group by an admin's word. It commits the new offset and waits beside it for the next
+pull or pop of the queue, which takes it and tells the client; until then commits of the client are not taken, for they
+come from where it was. Resets are in memory: what they committed is saved. Bounded by the queues of topics that exist.
+A key with a second `@` (`topic@group@broadcast`) belongs to nobody's consumption and is left out of listings.
+
 Offsets are saved by the app's ticker and at close, not at each commit: after a kill a group sees the messages of the
 last few seconds again, as with Java. Names cannot contain `@`, so a key always has one.
 
@@ -12,6 +17,7 @@ Mirrors: ConsumerOffsetManager.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from cometmq.broker.config import BrokerConfig
@@ -22,6 +28,7 @@ from cometmq.model.data_version import DataVersion
 SEPARATOR: Final = "@"
 
 QueueOffsets = dict[int, int]
+OnReset = Callable[[str, str, int], None]  # group, topic, queue id
 
 
 class Offsets(Saved):
@@ -34,6 +41,9 @@ class Offsets(Saved):
         self._commits = 0
         self._offsets: dict[str, QueueOffsets] = {}
         self._pulled: dict[str, QueueOffsets] = {}
+        self._resets: dict[str, QueueOffsets] = {}
+        self._use_resets = config.use_server_side_reset_offset
+        self.on_reset: list[OnReset] = []  # who lets clients wait on a queue
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.load(self._read)
 
@@ -48,7 +58,8 @@ class Offsets(Saved):
         topics: dict[str, list[str]] = {}
         for key in self._offsets:
             topic, _, group = key.partition(SEPARATOR)
-            topics.setdefault(group, []).append(topic)
+            if SEPARATOR not in group:
+                topics.setdefault(group, []).append(topic)
         return {
             "dataVersion": self.data_version.to_json(),
             "groupTopicMap": topics,
@@ -75,7 +86,11 @@ class Offsets(Saved):
         self._pulled.setdefault(f"{topic}@{group}", {})[queue_id] = offset
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """What was committed last; None if nothing was. A negative offset counts as nothing."""
+        """Where the group goes on: what was committed last; None if nothing was. A negative offset is nothing."""
+        if self._resets and self._use_resets:
+            reset = self._resets.get(f"{topic}@{group}", {}).get(queue_id)
+            if reset is not None:
+                return reset
         queues = self._offsets.get(f"{topic}@{group}")
         offset = queues.get(queue_id, -1) if queues is not None else -1
         return offset if offset >= 0 else None
@@ -87,25 +102,52 @@ class Offsets(Saved):
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have committed anything of a topic."""
         prefix = topic + SEPARATOR
-        return {key[len(prefix) :] for key in self._offsets if key.startswith(prefix)}
+        return {key[len(prefix) :] for key in self._offsets if key.startswith(prefix) and key.count(SEPARATOR) == 1}
 
     def topics_of(self, group: str) -> set[str]:
         """The topics of which a group has committed anything."""
         suffix = SEPARATOR + group
         return {key[: -len(suffix)] for key in self._offsets if key.endswith(suffix)}
 
+    # --- resetting
+
+    def assign_reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Move a group, whatever its clients commit meanwhile."""
+        if not topic or not group or queue_id < 0 or offset < 0:
+            return
+        self._resets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+        self.commit(group, topic, queue_id, offset)
+        for tell in self.on_reset:
+            tell(group, topic, queue_id)
+
+    def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        """Does a reset wait that the client does not know of? Then what it commits is not taken."""
+        return bool(self._resets) and self._use_resets and queue_id in self._resets.get(f"{topic}@{group}", ())
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the client must go on now, once; None if nobody moved it."""
+        if not self._resets:
+            return None
+        key = f"{topic}@{group}"
+        queues = self._resets.get(key)
+        offset = None if queues is None else queues.pop(queue_id, None)
+        if not queues:
+            self._resets.pop(key, None)
+        return offset if self._use_resets else None
+
     # --- removing
 
     def remove_topic(self, topic: str) -> None:
         prefix = topic + SEPARATOR
-        self._remove([key for key in {**self._offsets, **self._pulled} if key.startswith(prefix)])
+        self._remove([key for key in {**self._offsets, **self._pulled, **self._resets} if key.startswith(prefix)])
 
     def remove_group(self, group: str) -> None:
         suffix = SEPARATOR + group
-        self._remove([key for key in {**self._offsets, **self._pulled} if key.endswith(suffix)])
+        self._remove([key for key in {**self._offsets, **self._pulled, **self._resets} if key.endswith(suffix)])
 
     def _remove(self, keys: list[str]) -> None:
         for key in keys:
             self._pulled.pop(key, None)
+            self._resets.pop(key, None)
             if self._offsets.pop(key, None) is not None:
                 self.mark()

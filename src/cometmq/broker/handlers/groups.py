@@ -22,6 +22,7 @@ from cometmq.wire.requests.admin import (
     DeleteGroup,
     GetAllGroupConfig,
     GetGroupConfig,
+    UpdateGroupForbidden,
 )
 from cometmq.wire.schema import Header
 
@@ -67,6 +68,17 @@ class GroupHandlers:
         if group is None:
             raise RequestRefused("SUBSCRIPTION_GROUP_NOT_EXIST", "No group in this broker")
         call.reply(body=fastjson.dumps(group.to_json()))
+        return LATER
+
+    @handles(UpdateGroupForbidden)
+    def forbid(self, request: UpdateGroupForbidden, call: Call) -> Later:
+        """Set or only show whether a group may read a topic."""
+        group, topic = request.group, request.topic
+        if request.readable is not None:
+            self._groups.forbid(group, topic, not request.readable)
+            self._groups.persist()
+        shown = {"group": group, "readable": self._groups.may_read(group, topic), "topic": topic}
+        call.reply(remark="", body=fastjson.dumps(shown))
         return LATER
 
     @handles(DeleteGroup)

@@ -58,7 +58,7 @@ class OffsetHandlers:
         return bool(first.ranges) and not first.cold
 
     @handles(UpdateConsumerOffset)
-    def update(self, request: UpdateConsumerOffset, call: Call) -> Header:
+    def update(self, request: UpdateConsumerOffset, call: Call) -> Header | Later:
         group, topic = request.consumer_group, request.topic
         if group is None or group not in self._groups:
             named = "null" if group is None else group
@@ -69,6 +69,9 @@ class OffsetHandlers:
             raise RequestRefused("INVALID_PARAMETER", f"QueueId is null, topic is {topic}")
         if request.commit_offset is None:
             raise RequestRefused("INVALID_PARAMETER", f"Offset is null, topic is {topic}")
+        if self._offsets.has_reset(group, topic, request.queue_id):
+            call.reply(remark="Offset has been previously reset")
+            return LATER
         self._offsets.commit(group, topic, request.queue_id, request.commit_offset)
         return DONE
 

@@ -1,10 +1,10 @@
-"""The table of committed offsets as a reply.
+"""The table of committed offsets as a reply, and the offsets of single queues.
 
     {"dataVersion":{…},"groupTopicMap":{"g":["t"]},"offsetTable":{"t@g":{0:5,1:7}},"pullOffsetTable":{}}
 
 Queue ids stand bare, whatever the version of the peer: so Java writes them, and its slaves read them.
 
-Mirrors: ConsumerOffsetManager.encode.
+Mirrors: ConsumerOffsetManager.encode, ResetOffsetBody, ResetOffsetBodyForC.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cometmq.model.queue import MessageQueue
 from cometmq.wire import fastjson
+from cometmq.wire.bodies.queues import queue_to_json
 
 
 def encode_offsets(table: Mapping[str, Any]) -> bytes:
@@ -22,6 +24,17 @@ def encode_offsets(table: Mapping[str, Any]) -> bytes:
         whole = _bare(value) if key in ("offsetTable", "pullOffsetTable") else fastjson.dumps(value)
         parts.append(fastjson.dumps(key) + b":" + whole)
     return b"{" + b",".join(parts) + b"}"
+
+
+def encode_queue_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """`{"offsetTable":{{"brokerName":…,"queueId":0,"topic":…}:5}}`: the keys are objects, as only fastjson has them."""
+    rows = [fastjson.dumps(queue_to_json(queue)) + b":%d" % offset for queue, offset in offsets.items()]
+    return b'{"offsetTable":{' + b",".join(rows) + b"}}"
+
+
+def encode_queue_offset_list(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """The same for clients written in C++: `{"offsetTable":[{"brokerName":…,"offset":5,"queueId":0,"topic":…}]}`"""
+    return fastjson.dumps({"offsetTable": [queue_to_json(queue) | {"offset": at} for queue, at in offsets.items()]})
 
 
 def _bare(queues: Mapping[str, Mapping[int, int]]) -> bytes:

@@ -81,6 +81,15 @@ class DeleteGroup(Header):
     clean_offset: bool = False
 
 
+@request(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN)
+class UpdateGroupForbidden(Header):
+    """May the group read the topic? Without `readable` it is only asked."""
+
+    group: str
+    topic: str
+    readable: bool | None = None
+
+
 @request(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
 class CleanExpiredConsumeQueue(Header):
     """Drop queues of which no message is left."""

@@ -99,3 +99,27 @@ class GetEarliestStoreTime(Header):
 @request(RequestCode.GET_ALL_CONSUMER_OFFSET)
 class GetAllConsumerOffset(Header):
     """Everything that all groups have committed, as `consumerOffset.json` holds it."""
+
+
+@request(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
+class ResetOffset(Header):
+    """Move a group to a time, or one queue of it to an offset."""
+
+    topic: str
+    timestamp: int = lenient(0)
+    is_force: bool = lenient(False)
+    group: str | None = None
+    queue_id: Int32 = -1
+    offset: int | None = None
+
+
+@request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
+class ResetOffsetInClient(Header):
+    """Sent by the broker to the members of a group, one-way; the body says where they go on."""
+
+    group: str
+    topic: str
+    timestamp: int
+    is_force: bool = False
+    queue_id: Int32 = -1
+    offset: int | None = None
