@@ -65,7 +65,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
             (0, body, f"KEYS\x01{key}\x02".encode(), None, key, None) for body, key in zip(some, keys, strict=True)
         ]
         placed = self.store.append_batch(topic, queue_id, items)
-        assert [place.queue_offset for place in placed] == [len(queue) + n for n in range(len(some))]
+        assert (placed.queue_offset, len(placed.physical_offsets)) == (len(queue), len(some))
         queue += some
 
     @rule(topic=TOPICS, queue_id=QUEUE_IDS)

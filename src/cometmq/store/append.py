@@ -50,6 +50,14 @@ class Appended(NamedTuple):
     store_time_ms: int
 
 
+class AppendedBatch(NamedTuple):
+    """Where the messages of a batch stand."""
+
+    physical_offsets: list[int]
+    queue_offset: int  # of the first
+    end: int
+
+
 # What dispatch must know of a message: end, queue, physical offset, size, tags code, queue offset (-1: takes no
 # place in the queue), keys, unique key, store time, sysFlag, tags. A plain tuple, for speed.
 Entry = tuple[int, ConsumeQueue, int, int, int, int, "str | None", "str | None", int, int, "str | None"]
@@ -176,7 +184,7 @@ class Appender:
         born_time_ms: int = 0,
         born_host: bytes = bytes(8),
         reconsume_times: int = 0,
-    ) -> list[Appended]:
+    ) -> AppendedBatch:
         """Put a batch behind the last message: all of it, in one segment, or nothing."""
         if sys_flag & _TRANSACTION:
             raise MessageRefused("a batch cannot be part of a transaction: send its messages one by one")
@@ -195,14 +203,48 @@ class Appender:
             self._refuse(0, 0)
         if self._log.end + size + 8 > self._log.limit:
             self._log.roll(size)
-        append = self.append
-        return [
-            append(
-                topic, queue_id, body, properties_data, tags, keys, uniq_key,
-                flag, sys_flag, born_time_ms, born_host, reconsume_times,
+        return self._append_all(queue, items, sys_flag & ~_V6_BITS | bits, born_time_ms, born_host, reconsume_times)
+
+    def _append_all(
+        self,
+        queue: ConsumeQueue,
+        items: Sequence[BatchItem],
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> AppendedBatch:
+        """`append` for many, with what they share worked out once."""
+        log, undispatched = self._log, self.undispatched
+        head, queue_id, magic, store_host = HEADS[sys_flag & _V6_BITS], queue.queue_id, queue.magic, self._store_host
+        pack_head, pack_short, topic_part = head.pack, _SHORT.pack, queue.topic_part
+        fixed_size = head.size + len(topic_part) + 2
+        now_ms = log.last_store_time_ms = max(self._now_ms(), log.last_store_time_ms)
+        first = queue_offset = queue.next_offset
+        at = log.end
+        offsets: list[int] = []
+        for flag, body, properties_data, tags, keys, uniq_key in items:
+            body_size, properties_size = len(body), len(properties_data)
+            size = fixed_size + body_size + properties_size
+            log.parts += (
+                pack_head(
+                    size, magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, at, sys_flag, born_time_ms,
+                    born_host, now_ms, store_host, reconsume_times, 0, body_size,
+                ),
+                body,
+                topic_part,
+                pack_short(properties_size),
+                properties_data,
+            )  # fmt: skip
+            end = at + size
+            undispatched.append(
+                (end, queue, at, size, tags_code(tags), queue_offset, keys, uniq_key, now_ms, sys_flag, tags)
             )
-            for flag, body, properties_data, tags, keys, uniq_key in items
-        ]  # fmt: skip
+            offsets.append(at)
+            queue_offset += 1
+            at = end
+        queue.next_offset, log.end = queue_offset, at
+        return AppendedBatch(offsets, first, at)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue of any kind. A new one becomes a folder, so its name is checked again, whoever asked for it."""

@@ -46,8 +46,8 @@ def test_batches_carry_whole_messages() -> None:
         request = SendMessageV2.read(command.ext)
         assert (command.code, request.queue_id, request.batch) == (RequestCode.SEND_BATCH_MESSAGE, queue, True)
         inner = split_batch(command.body)
-        assert [len(message.body) for message in inner] == [BODY_SIZE] * BATCH_COUNT
-        keys |= {properties.parse(message.properties_data.decode())["UNIQ_KEY"] for message in inner}
+        assert [len(body) for _, body, _ in inner] == [BODY_SIZE] * BATCH_COUNT
+        keys |= {properties.parse(data.decode())["UNIQ_KEY"] for _, _, data in inner}
     assert len(keys) == QUEUES * BATCH_COUNT
 
 

@@ -153,8 +153,8 @@ def test_batch_stays_in_one_segment(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     send(store, bytes(3000))
     placed = store.append_batch("T", 0, [(n, bytes([n]) * 300, b"", None, None, f"u{n}") for n in range(3)], 0, 1, HOST)
-    assert [place.queue_offset for place in placed] == [1, 2, 3]
-    assert placed[0].physical_offset == SEGMENT_SIZE
+    assert placed.queue_offset == 1 and len(placed.physical_offsets) == 3
+    assert placed.physical_offsets[0] == SEGMENT_SIZE
     settle(store)
     assert [record.flag for record in read_all(store)][1:] == [0, 1, 2]
     store.close()

@@ -27,6 +27,7 @@ from cometmq.broker.inner_batches import (
     refuse_stray_number,
 )
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
+from cometmq.broker.sent_properties import SentProperties, waits
 from cometmq.broker.target_topics import AnySend, TargetTopics, queue_id_of
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
@@ -42,7 +43,6 @@ from cometmq.wire.message_id import UniqueIds
 from cometmq.wire.recall_handle import handle_of
 from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageV2
 
-_POP_CK: Final = "POP_CK"
 _MULTI_TAG: Final = "MULTI_TAG"
 
 DESTINATIONS_MAX: Final = 10_000
@@ -88,15 +88,16 @@ class Send:
         self._special_keys = messages.special_keys
         self._special_keys.add(properties.PRIORITY)
         messages.add_stage(refuse_stray_number, properties.INNER_NUM)
-        self._unique_ids = unique_ids
-        self._clock = clock
         self._broker_ip = config.broker_ip1
         self._broker_name = config.broker_name
         self._transactions_refused = config.reject_transaction_message
         self._id_prefix = store.store_host.hex().upper()
         self._fixed_fields = acknowledgements.fixed_fields
-        self._own_properties = {**self._fixed_fields, properties.CLUSTER: config.broker_cluster_name}
-        self._own_text = properties.render(self._own_properties)
+        self._sent = SentProperties(
+            {**self._fixed_fields, properties.CLUSTER: config.broker_cluster_name},
+            messages.special_keys,
+            lambda: unique_ids.make(clock.now_ms()),
+        )
         self._destinations: dict[tuple[str, ...], Destination] = {}
 
     @handles(SendMessageV2, raw=True)
@@ -151,8 +152,8 @@ class Send:
         queue_id = queue_id_of(request, topic)
         destination = _destination(request, queue_id, topic)
         if destination.sys_flag & INNER_BATCH:
-            _, found = self._properties(request.properties or "")
-            found.update(self._own_properties)
+            _, found = self._complete(request.properties or "")
+            found.update(self._sent.own)
             self._store_inner_batch(destination, request.born_timestamp, found, given_count(found), call)
         else:
             self._store_one(destination, request.born_timestamp, request.properties or "", call)
@@ -160,21 +161,27 @@ class Send:
 
     def _store_one(self, destination: Destination, born_time_ms: int, given: str, call: Call) -> None:
         topic, queue_id, flag, sys_flag, reconsume_times = destination
-        text, found = self._properties(given)
         if not call.command.body:
             raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
-        uniq_key = found[properties.UNIQ_KEY]
-        if not found.keys().isdisjoint(self._special_keys):
-            self._store_special(destination, born_time_ms, found, call)
-            return
+        sent = self._sent.read(given)
+        if sent is not None and sent[1].plain:
+            uniq_key, (tags, keys, waiting, _) = sent
+            text = given + self._sent.own_text
+        else:
+            text, found = self._complete(given)
+            uniq_key, tags, keys = found[properties.UNIQ_KEY], found.get(properties.TAGS), found.get(properties.KEYS)
+            waiting = waits(found)
+            if not found.keys().isdisjoint(self._special_keys):
+                self._store_special(destination, born_time_ms, found, call)
+                return
         try:
             at, size, queue_offset, _ = self._store.append(
                 topic,
                 queue_id,
                 call.command.body,
                 text.encode(),
-                found.get(properties.TAGS),
-                found.get(properties.KEYS),
+                tags,
+                keys,
                 uniq_key,
                 flag,
                 sys_flag,
@@ -186,12 +193,12 @@ class Send:
         except MessageRefused as refused:
             raise self._illegal(refused) from None
         receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, uniq_key)
-        self._acknowledge(found, at + size, call, receipt)
+        self._durability.answer_when_safe(at + size, call, receipt, sync=waiting)
 
     def _store_special(self, destination: Destination, born_time_ms: int, found: dict[str, str], call: Call) -> None:
         """A message that some stage may send elsewhere: delayed, timed, half of a transaction."""
         topic, queue_id, flag, sys_flag, reconsume_times = destination
-        found.update(self._own_properties)
+        found.update(self._sent.own)
         if properties.PRIORITY in found and (known := self._topics.get(topic)) is not None:
             queue_id = queue_of_priority(found, queue_id, known.write_queue_nums)
         message = InnerMessage(
@@ -205,17 +212,17 @@ class Send:
             call.channel.peer_host,
             reconsume_times,
         )
-        wait = dict(found)  # a stage may take the producer's wishes away with the rest
+        uniq_key, waiting = found[properties.UNIQ_KEY], waits(found)  # a stage may take them away
         try:
             at, size, queue_offset, _ = self._messages.put(message, from_producer=True)
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        msg_id, uniq_key = f"{self._id_prefix}{at:016X}", wait[properties.UNIQ_KEY]
+        msg_id = f"{self._id_prefix}{at:016X}"
         receipt = Receipt(msg_id, queue_id, queue_offset, uniq_key)
         recall_handle = handle_of(message.properties, self._broker_name)
         if recall_handle is not None:
             receipt = TimedReceipt(msg_id, queue_id, queue_offset, None, uniq_key, recall_handle)
-        self._acknowledge(wait, at + size, call, receipt)
+        self._durability.answer_when_safe(at + size, call, receipt, sync=waiting)
 
     def _send_batch(self, request: AnySend, call: Call) -> Later:
         self._admission.check()
@@ -227,7 +234,7 @@ class Send:
         if becomes_one(topic, outer):
             destination = _destination(request, queue_id, topic, WRAPPED_HERE)
             count = count_messages(call.command.body)
-            found = {**outer, **self._own_properties, properties.INNER_NUM: str(count)}
+            found = {**outer, **self._sent.own, properties.INNER_NUM: str(count)}
             self._store_inner_batch(destination, request.born_timestamp, found, count, call)
             return LATER
         limit = self._store.config.max_message_size
@@ -235,25 +242,13 @@ class Send:
             raise RequestRefused(
                 "SYSTEM_ERROR", f"message body size exceeded: the batch has {len(call.command.body)} of {limit} bytes"
             )
-        items = []
-        for flag, body, data in split_batch(call.command.body):
-            found = properties.parse(str(data, "utf-8", "replace"))
-            items.append(
-                (
-                    flag,
-                    body,
-                    bytes(data),
-                    found.get(properties.TAGS),
-                    found.get(properties.KEYS),
-                    found.get(properties.UNIQ_KEY),
-                )
-            )
+        messages = split_batch(call.command.body)
         try:
             check_marks(request.sys_flag, outer)
-            placed = self._store.append_batch(
+            offsets, queue_offset, end = self._store.append_batch(
                 request.topic,
                 queue_id,
-                items,
+                [(flag, body, data, *self._sent.words(data)) for flag, body, data in messages],
                 _with_tag_kind(request.sys_flag, topic),
                 request.born_timestamp,
                 call.channel.peer_host,
@@ -261,9 +256,9 @@ class Send:
             )
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        ids = ",".join([f"{self._id_prefix}{one.physical_offset:016X}" for one in placed])
-        receipt = Receipt(ids, queue_id, placed[0].queue_offset, outer.get(properties.UNIQ_KEY))
-        self._acknowledge(outer, placed[-1].physical_offset + placed[-1].size, call, receipt)
+        ids = ",".join([f"{self._id_prefix}{at:016X}" for at in offsets])
+        receipt = Receipt(ids, queue_id, queue_offset, outer.get(properties.UNIQ_KEY))
+        self._durability.answer_when_safe(end, call, receipt, sync=waits(outer))
         return LATER
 
     def _store_inner_batch(
@@ -297,31 +292,13 @@ class Send:
         if wrapped:
             receipt = BatchReceipt(message_id, queue_id, queue_offset, None)
             receipt.uniq_key = uniq_key
-        self._acknowledge(found, at + size, call, receipt)
-
-    def _acknowledge(self, found: dict[str, str], end_offset: int, call: Call, receipt: Receipt) -> None:
-        wait = found.get(properties.WAIT)
-        sync = wait is None or wait.lower() == "true"  # else the producer asked not to wait for the disk
-        self._durability.answer_when_safe(end_offset, call, receipt, sync=sync)
+        self._durability.answer_when_safe(at + size, call, receipt, sync=waits(found))
 
     # --- checks
 
-    def _properties(self, text: str) -> tuple[str, dict[str, str]]:
-        """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""
-        found = properties.parse(text)
-        found.pop(_POP_CK, None)
-        if text and not text.endswith("\x02"):
-            text += "\x02"
-        if text.count("\x02") != len(found):  # pieces that are no properties, or twice the same
-            text = properties.render(found)
-        if not found.get(properties.UNIQ_KEY):
-            found[properties.UNIQ_KEY] = uniq_key = self._unique_ids.make(self._clock.now_ms())
-            text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"
-        if not found.keys().isdisjoint(self._own_properties):
-            found.update(self._own_properties)
-            text = properties.render(found)
-        else:
-            text += self._own_text
+    def _complete(self, given: str) -> tuple[str, dict[str, str]]:
+        """The properties as they are stored, as text and as pairs."""
+        text, found = self._sent.complete(given)
         if self._transactions_refused and found.get(properties.TRANSACTION_PREPARED, "").lower() == "true":
             raise RequestRefused(
                 "NO_PERMISSION", f"the broker[{self._broker_ip}] sending transaction message is forbidden"

@@ -1,0 +1,103 @@
+"""The properties of a producer's message: what the broker must know of them, and what it stores.
+
+Most messages of a producer differ from each other in the unique key alone. So the key is cut out, and what is left
+is read once and remembered as a `Shape`, however many follow; `complete` is for the others, and is the rule.
+
+Mirrors: SendMessageProcessor.sendMessage, MessageDecoder.string2messageProperties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Final, NamedTuple
+
+from cometmq.model import properties
+from cometmq.model.properties import parse, render
+
+SHAPES_MAX: Final = 10_000
+SHAPE_SIZE_MAX: Final = 128  # characters: what is longer hardly repeats
+POP_CK: Final = "POP_CK"
+
+_UNIQ_KEY: Final = f"{properties.UNIQ_KEY}\x01"
+_UNIQ_KEY_SIZE: Final = len(_UNIQ_KEY)
+
+
+class Shape(NamedTuple):
+    """What sound properties say, but for the unique key."""
+
+    tags: str | None
+    keys: str | None
+    waits: bool  # for the disk
+    plain: bool  # nothing in them concerns the broker: they are stored as they came, its own behind them
+
+
+class SentProperties:
+    """Reads and completes properties. `special` names those that the broker acts on; all are known when it serves."""
+
+    def __init__(self, own: Mapping[str, str], special: Set[str], make_unique_key: Callable[[], str]) -> None:
+        self.own = own
+        self.own_text = render(own)
+        self._special = special
+        self._reserved = {*own, POP_CK, properties.TRANSACTION_PREPARED}
+        self._make_unique_key = make_unique_key
+        self._shapes: dict[str, Shape] = {}
+
+    def read(self, text: str) -> tuple[str, Shape] | None:
+        """Unique key and shape; None if there is no such key, or a piece that is no property, or one twice."""
+        at = text.find(_UNIQ_KEY)
+        end = text.find("\x02", at)
+        if at < 0 or end <= at + _UNIQ_KEY_SIZE or (at and text[at - 1] != "\x02"):
+            return None
+        rest = text[:at] + text[end + 1 :]
+        shape = self._shapes.get(rest)
+        if shape is None:
+            shape = self._look(text, rest)
+            if shape is None:
+                return None
+        return text[at + _UNIQ_KEY_SIZE : end], shape
+
+    def _look(self, text: str, rest: str) -> Shape | None:
+        found = parse(text)
+        if text.count("\x02") != len(found) or not text.endswith("\x02"):
+            return None
+        plain = found.keys().isdisjoint(self._reserved) and found.keys().isdisjoint(self._special)
+        shape = Shape(found.get(properties.TAGS), found.get(properties.KEYS), waits(found), plain)
+        if shape.keys is None and len(rest) <= SHAPE_SIZE_MAX:
+            if len(self._shapes) >= SHAPES_MAX:
+                self._shapes.clear()
+            self._shapes[rest] = shape
+        return shape
+
+    def words(self, data: bytes) -> tuple[str | None, str | None, str | None]:
+        """What a message of a batch is found by: tags, keys, unique key."""
+        text = str(data, "utf-8", "replace")
+        sent = self.read(text)
+        if sent is not None:
+            uniq_key, (tags, keys, _, _) = sent
+            return tags, keys, uniq_key
+        found = parse(text)
+        return found.get(properties.TAGS), found.get(properties.KEYS), found.get(properties.UNIQ_KEY)
+
+    def complete(self, text: str) -> tuple[str, dict[str, str]]:
+        """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""
+        found = parse(text)
+        found.pop(POP_CK, None)
+        if text and not text.endswith("\x02"):
+            text += "\x02"
+        if text.count("\x02") != len(found):  # pieces that are no properties, or twice the same
+            text = render(found)
+        if not found.get(properties.UNIQ_KEY):
+            found[properties.UNIQ_KEY] = uniq_key = self._make_unique_key()
+            text = f"{text}{properties.UNIQ_KEY}\x01{uniq_key}\x02"
+        if found.keys().isdisjoint(self.own):
+            text += self.own_text
+        else:
+            found.update(self.own)
+            text = render(found)
+        return text, found
+
+
+def waits(found: Mapping[str, str]) -> bool:
+    """Whether the producer wants to wait for the disk."""
+    wait = found.get(properties.WAIT)
+    return wait is None or wait.lower() == "true"
