@@ -12,6 +12,7 @@ import json
 import sys
 
 from bench.ask import Asker, await_total, max_offsets
+from bench.delivery import run_delivery
 from bench.frames import Batches, Pulls, Sends
 from bench.pump import Pump
 from bench.single import run_single
@@ -39,6 +40,8 @@ def _load(job: Job, ends: list[int]) -> Tally:
         return run_single(job, Sends(job.topic, 1, 1, job.seed))
     if job.kind == "batches":
         return Pump(job, Batches(job.topic, job.connections, job.seed), BATCH_COUNT).run()
+    if job.kind == "delivery":
+        return run_delivery(job, ends)
     ranges = [(max(0, end - RECENT_COUNT), end) for end in ends]
     return Pump(job, Pulls(job.topic, job.connections, ranges), PULL_COUNT, check_records=True).run()
 
