@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from cometmq.broker import assignment, locks, pop, reply, timer, transaction
+from cometmq.broker import assignment, delay, locks, pop, reply, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
 from cometmq.broker.core import Arrivals, Core
@@ -65,6 +65,7 @@ CAPABILITIES: tuple[Callable[[Core], None], ...] = (
     reply.install,
     transaction.install,
     timer.install,
+    delay.install,
     pop.install,
 )
 

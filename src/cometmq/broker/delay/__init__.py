@@ -1,0 +1,41 @@
+"""Delay levels: messages that wait in `SCHEDULE_TOPIC_XXXX`, one queue for each level, until they are due.
+
+stage        in: a message that asks for a level goes to the schedule topic
+deliveries   out: what is due goes to its own topic
+progress     how far each level is: delayOffset.json
+"""
+
+from __future__ import annotations
+
+from cometmq.broker.core import Core
+from cometmq.broker.delay.deliveries import DelayedDeliveries
+from cometmq.broker.delay.handlers import DelayHandlers
+from cometmq.broker.delay.progress import DelayOffsets
+from cometmq.broker.delay.stage import DelayStage
+from cometmq.broker.delivered_marks import strip_mark
+from cometmq.broker.housekeeping import Job
+from cometmq.model import properties
+from cometmq.store.delivery_time import delay_levels_ms
+
+
+def install(core: Core) -> None:
+    """Take delayed messages in, and deliver them."""
+    config = core.store.config
+    delays_ms = delay_levels_ms(config.message_delay_level)
+    core.messages.add_stage(strip_mark, properties.DELIVERED_MARK, producers_only=True)
+    core.messages.add_stage(DelayStage(len(delays_ms)), properties.DELAY)
+
+    table = core.table("delayOffset.json")
+    progress = DelayOffsets(table, core.store, core.clock, core.config.delay_offset_update_version_step)
+    deliveries = DelayedDeliveries(delays_ms, core.store, core.messages, core.reader, progress, core.clock)
+    core.saved.append(progress)  # and so saved at the end, when everything is on the disk
+
+    def save() -> None:
+        progress.note_growth()
+        progress.persist()
+
+    core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, save))
+    core.routes.add(DelayHandlers(progress))
+    core.arrivals.listeners.append(deliveries.arrived)
+    deliveries.start()
+    core.closing.push_async_callback(deliveries.close)
