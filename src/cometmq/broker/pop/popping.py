@@ -1,0 +1,347 @@
+"""Pop: messages of one or all queues of a topic, and of its retry topic, each to one consumer of the group for a time.
+
+Everything about a pop is decided by the ConsumeQueues alone, in one step without an await, so that no queue needs a
+lock: which messages, their checkpoint, and where the next pop goes on. Then the messages leave as slices of the log, or
+are read in a thread if they are old. Those of retry topics are encoded anew, under the name of their own topic and
+with their receipt.
+
+Mirrors: PopMessageProcessor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final
+
+from cometmq.broker.config import BrokerConfig
+from cometmq.broker.offsets import Offsets
+from cometmq.broker.order_info import OrderInfos
+from cometmq.broker.pop import handle
+from cometmq.broker.pop.buffer import PopBuffer
+from cometmq.broker.pop.checkpoint import CheckPoint
+from cometmq.broker.pop.checks import Checked, Checks, refusing_with, wanted
+from cometmq.broker.pop.long_polling import Parked, Polling, PopLongPolling
+from cometmq.broker.pop.places import Places
+from cometmq.broker.pop.recoding import recoded
+from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, pop_retry_topic
+from cometmq.broker.topics import Topics
+from cometmq.clock import Clock
+from cometmq.errors import RequestRefused
+from cometmq.net.routes import LATER, Call, Later, handles
+from cometmq.store.engine import Store
+from cometmq.store.reader import Matches, Range, ReadResult, ReadStatus
+from cometmq.wire.codes import ResponseCode, SerializeType
+from cometmq.wire.command import Body
+from cometmq.wire.record import QUEUE_OFFSET_AT
+from cometmq.wire.reply_template import ReplyTemplate
+from cometmq.wire.requests.pop import PopMessage, PopMessageReply
+
+COUNT_MAX: Final = 32
+LATE_MS_MAX: Final = 500
+
+_MISPLACED: Final = (ReadStatus.OFFSET_TOO_SMALL, ReadStatus.OFFSET_OVERFLOW_BADLY, ReadStatus.OFFSET_FOUND_NULL)
+_NOTHING_HERE: Final = (
+    ReadStatus.NO_MATCHED_MESSAGE,
+    ReadStatus.OFFSET_FOUND_NULL,
+    ReadStatus.MESSAGE_WAS_REMOVING,
+    ReadStatus.NO_MATCHED_LOGIC_QUEUE,
+)
+_POLLING_FULL: Final = int(ResponseCode.POLLING_FULL)
+_POLLING_TIMEOUT: Final = int(ResponseCode.POLLING_TIMEOUT)
+_JSON: Final = int(SerializeType.JSON)
+_QUEUE_OFFSET: Final = Struct(">q")
+_FOUND_REPLY: Final = ReplyTemplate(
+    {},
+    ("popTime", "invisibleTime", "reviveQid", "restNum", "startOffsetInfo", "msgOffsetInfo"),
+    ReadStatus.FOUND.name,
+)
+
+
+@dataclass(slots=True)
+class Part:
+    """What one queue gave."""
+
+    topic: str
+    queue_id: int
+    start_offset: int
+    ranges: list[Range]
+    is_retry: bool
+
+
+@dataclass(slots=True)
+class Pop:
+    """A pop under way."""
+
+    request: PopMessage
+    checked: Checked
+    matches: Matches | None
+    pop_time_ms: int
+    revive_queue: int
+    parts: list[Part] = field(default_factory=list)
+    start_offsets: list[str] = field(default_factory=list)
+    msg_offsets: list[str] = field(default_factory=list)
+    order_counts: list[str] = field(default_factory=list)
+    count: int = 0
+    rest_count: int = 0
+    is_cold: bool = False
+
+
+class Popping:
+    """Serves pops and lets those wait that find nothing."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        checks: Checks,
+        topics: Topics,
+        offsets: Offsets,
+        places: Places,
+        buffer: PopBuffer,
+        order_infos: OrderInfos,
+        store: Store,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self._checks = checks
+        self._topics = topics
+        self._offsets = offsets
+        self._places = places
+        self._buffer = buffer
+        self._order_infos = order_infos
+        self._store = store
+        self._clock = clock
+        self._pops = 0
+        self.long_polling = PopLongPolling(self._wake, clock, config.max_pop_polling_size, config.pop_polling_size)
+
+    @handles(PopMessage)
+    def pop(self, request: PopMessage, call: Call) -> Later:
+        if request.born_time == 0:
+            request.born_time = self._clock.now_ms()
+        self._serve(request, call)
+        return LATER
+
+    def _wake(self, parked: Parked) -> None:
+        self._serve(parked.request, parked.call)
+
+    def _serve(self, request: PopMessage, call: Call) -> None:
+        pop = self._begin(request, call)
+        self._take(pop)
+        key = request.topic, request.consumer_group, request.queue_id
+        if pop.count:
+            if pop.rest_count > 0:
+                self.long_polling.notify_soon(key)
+            self._answer(pop, call)
+            return
+        polling = self.long_polling.park(key, request.born_time, request.poll_time, call, request)
+        if polling is Polling.PARKED:
+            if pop.rest_count > 0:
+                self.long_polling.notify_soon(key)
+            return
+        code = _POLLING_FULL if polling is Polling.FULL else _POLLING_TIMEOUT
+        call.reply(self._header(pop), code=code, remark=ReadStatus.NO_MESSAGE_IN_QUEUE.name)
+
+    @refusing_with(PopMessageReply(0, 0, 0, 0))
+    def _begin(self, request: PopMessage, call: Call) -> Pop:
+        config, now_ms = self._config, self._clock.now_ms()
+        if now_ms - request.born_time - request.poll_time > LATE_MS_MAX:
+            raise RequestRefused("POLLING_TIMEOUT", f"the broker[{config.broker_ip1}] pop message is timeout too much")
+        self._checks.broker("pop")
+        if request.max_msg_nums > COUNT_MAX:
+            raise RequestRefused(
+                "INVALID_PARAMETER", f"the broker[{config.broker_ip1}] pop message's num is greater than {COUNT_MAX}"
+            )
+        if not config.timer_wheel_enable:
+            raise RequestRefused(
+                "SYSTEM_ERROR",
+                f"the broker[{config.broker_ip1}] pop message is forbidden because timerWheelEnable is false",
+            )
+        checked = self._checks.topic_and_group(request.topic, request.queue_id, request.consumer_group, call)
+        matches = wanted(request.topic, request.exp, request.exp_type)
+        if request.max_msg_nums < 0:
+            raise RequestRefused("SYSTEM_ERROR", f"maxMsgNums cannot be {request.max_msg_nums}")
+        revive_queue = ORDER_REVIVE_QUEUE if request.order else self._pops % config.revive_queue_num
+        if not request.order:
+            self._pops += 1
+        return Pop(request, checked, matches, now_ms, revive_queue)
+
+    # --- taking
+
+    def _take(self, pop: Pop) -> None:
+        """From the retry topic and the queues that were asked for, in an order that leaves none behind."""
+        config, request = self._config, pop.request
+        chance = random.randrange(100)
+        by_priority = self._is_by_priority(pop) and chance < _priority_factor(pop)
+        retry_chance = (
+            config.pop_from_retry_probability_for_priority if by_priority else config.pop_from_retry_probability
+        )
+        retry_first = chance < retry_chance
+        v1_too = config.enable_retry_topic_v2 and config.retrieve_message_from_pop_retry_topic_v1
+        use_v2 = config.enable_retry_topic_v2 and not (v1_too and chance % 2 == 0)
+        retry_topic = pop_retry_topic(request.topic, request.consumer_group, v2=use_v2)
+        shift = 0 if by_priority else chance
+        if retry_first and not request.order:
+            self._take_topic(pop, retry_topic, shift, is_retry=True)
+        if request.queue_id < 0:
+            self._take_topic(pop, request.topic, shift, is_retry=False)
+        else:
+            self._take_queue(pop, request.topic, request.queue_id, is_retry=False)
+        if not retry_first and not request.order and pop.count < request.max_msg_nums:
+            self._take_topic(pop, retry_topic, shift, is_retry=True)
+
+    @staticmethod
+    def _is_by_priority(pop: Pop) -> bool:
+        return not pop.request.order and pop.checked.topic.attributes.get("message.type") == "PRIORITY"
+
+    def _take_topic(self, pop: Pop, name: str, shift: int, *, is_retry: bool) -> None:
+        topic = self._topics.get(name)
+        if topic is None:
+            return
+        nums = topic.read_queue_nums
+        for index in range(nums):
+            first = nums - 1 - index if self._config.priority_order_asc else index
+            self._take_queue(pop, name, (first + shift) % nums, is_retry=is_retry)
+
+    def _take_queue(self, pop: Pop, topic: str, queue_id: int, *, is_retry: bool) -> None:
+        request, store = pop.request, self._store
+        group = request.consumer_group
+        offset = self._places.next_offset(topic, group, queue_id, request.init_mode)
+        if request.order and self._order_infos.blocked(
+            topic, group, queue_id, request.invisible_time, request.attempt_id
+        ):
+            return
+        room = request.max_msg_nums - pop.count
+        if room <= 0:
+            pop.rest_count += store.max_offset(topic, queue_id) - offset
+            return
+        found = store.read(topic, queue_id, offset, room, None, pop.matches)
+        if found.status in _MISPLACED:
+            offset = found.next_offset
+            self._offsets.commit(group, topic, queue_id, offset)
+            found = store.read(topic, queue_id, offset, room, None, pop.matches)
+        if found.ranges:
+            self._hand_out(pop, topic, queue_id, offset, found, is_retry=is_retry)
+        elif found.status in _NOTHING_HERE:
+            if request.order:
+                self._offsets.commit(group, topic, queue_id, found.next_offset)
+            else:
+                self._buffer.skip(topic, group, queue_id, found.next_offset)
+        pop.rest_count += found.max_offset - found.next_offset
+
+    def _hand_out(self, pop: Pop, topic: str, queue_id: int, offset: int, found: ReadResult, *, is_retry: bool) -> None:
+        request = pop.request
+        group = request.consumer_group
+        count = len(found.ranges)
+        if found.next_offset - offset == count:
+            offsets = list(range(offset, offset + count))
+        else:
+            # A filter left some out. The log is asked which: a few reads, even where it is cold.
+            offsets = [_QUEUE_OFFSET.unpack_from(one, QUEUE_OFFSET_AT)[0] for one in self._store.slices(found.ranges)]
+        if request.order:
+            pop.order_counts.append(
+                self._order_infos.update(
+                    topic, group, queue_id, offsets, pop.pop_time_ms, request.invisible_time, request.attempt_id
+                )
+            )
+            self._offsets.commit(group, topic, queue_id, offset)
+        else:
+            point = CheckPoint(
+                topic,
+                group,
+                queue_id,
+                offset,
+                pop.pop_time_ms,
+                request.invisible_time,
+                self._config.broker_name,
+                [one - offset for one in offsets],
+            )
+            self._buffer.add(point, pop.revive_queue, found.next_offset)
+        pop.parts.append(Part(topic, queue_id, offset, found.ranges, is_retry))
+        pop.start_offsets.append(handle.start_offset_info(topic, queue_id, offset))
+        pop.msg_offsets.append(handle.msg_offset_info(topic, queue_id, offsets))
+        pop.count += count
+        pop.is_cold = pop.is_cold or found.cold
+
+    # --- the answer
+
+    def _answer(self, pop: Pop, call: Call) -> None:
+        if not pop.is_cold:
+            self._send(pop, call, [self._store.slices(part.ranges) for part in pop.parts])
+            return
+        load = self._store.load
+        reading = asyncio.get_running_loop().run_in_executor(None, lambda: [load(part.ranges) for part in pop.parts])
+        reading.add_done_callback(lambda done: self._send_cold(pop, call, done))
+
+    def _send_cold(self, pop: Pop, call: Call, done: asyncio.Future[list[list[bytes]]]) -> None:
+        if done.cancelled():
+            return
+        fault = done.exception()
+        if isinstance(fault, Exception):
+            call.refuse(fault)
+        else:
+            self._send(pop, call, done.result())
+
+    def _send(self, pop: Pop, call: Call, loaded: Sequence[Sequence[Body]]) -> None:
+        pieces: list[Body] = []
+        for part, views in zip(pop.parts, loaded, strict=True):
+            if part.is_retry and not self._config.pop_response_return_actual_retry_topic:
+                pieces += self._under_own_topic(pop, part, views)
+            else:
+                pieces += views
+        size = sum(map(len, pieces))
+        header = self._header(pop)
+        if call.command.serialize == _JSON and not pop.request.order:
+            frame = _FOUND_REPLY.fill(
+                call.command.opaque,
+                header.pop_time,
+                header.invisible_time,
+                header.revive_qid,
+                header.rest_num,
+                header.start_offset_info,
+                header.msg_offset_info,
+                body_size=size,
+            )
+            call.reply_frame(frame, *pieces)
+        else:
+            call.reply_parts(header, pieces, size, remark=ReadStatus.FOUND.name)
+
+    def _under_own_topic(self, pop: Pop, part: Part, views: Sequence[Body]) -> list[Body]:
+        """Messages of a retry topic as they look to a consumer of the topic itself, each with its receipt."""
+        request, broker_name = pop.request, self._config.broker_name
+
+        def receipt_of(queue_offset: int) -> str:
+            return handle.render(
+                part.start_offset,
+                pop.pop_time_ms,
+                request.invisible_time,
+                pop.revive_queue,
+                part.topic,
+                broker_name,
+                part.queue_id,
+                queue_offset,
+            )
+
+        return [piece for view in views for piece in recoded(view, request.topic.encode(), receipt_of)]
+
+    @staticmethod
+    def _header(pop: Pop) -> PopMessageReply:
+        return PopMessageReply(
+            pop_time=pop.pop_time_ms,
+            invisible_time=pop.request.invisible_time,
+            revive_qid=pop.revive_queue,
+            rest_num=pop.rest_count,
+            start_offset_info=";".join(pop.start_offsets),
+            msg_offset_info=";".join(pop.msg_offsets),
+            order_count_info=";".join(pop.order_counts) if pop.request.order else None,
+        )
+
+    def close(self) -> None:
+        self.long_polling.close()
+
+
+def _priority_factor(pop: Pop) -> int:
+    text = pop.checked.group.attributes.get("priority.factor", "")
+    return int(text) if text.removeprefix("-").isdecimal() else 100

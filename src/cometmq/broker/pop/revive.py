@@ -1,0 +1,195 @@
+"""Bringing back what was handed out and not acknowledged in time: one reader for each revive queue.
+
+A revive queue holds, in time's order, checkpoints and the acknowledgements that follow them (`revive_log`). The reader
+keeps the checkpoints it has met and marks in them what is acknowledged. Once it has read two seconds further than a
+checkpoint's messages were due, no acknowledgement can come any more that counts: what is still open is stored again,
+in the group's retry topic, and the reader's offset moves. The offset is that of the last checkpoint settled so; it is
+kept as that of the group `CID_RMQ_SYS_REVIVE_GROUP`, and reading starts behind it.
+
+Time is what the messages say (`TIMER_DELIVER_MS`), so a timer that is late makes nobody's message come back twice;
+only a queue in which nothing comes, while the timer is not behind, follows the clock.
+Bounds: `PENDING_MAX` checkpoints in memory; with so many it reads no further until by the clock the first is due.
+
+Mirrors: PopReviveService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from cometmq.broker.groups import Groups
+from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.offsets import Offsets
+from cometmq.broker.pop.checkpoint import ACK_TAG, BATCH_ACK_TAG, CK_TAG, Ack, CheckPoint, MergeKey
+from cometmq.broker.pop.retry_messages import RetryMessages
+from cometmq.broker.pop.retry_topic import REVIVE_GROUP, normal_topic
+from cometmq.broker.topics import Topics
+from cometmq.clock import Clock
+from cometmq.errors import CometError, ProtocolError
+from cometmq.model import properties
+from cometmq.wire.record import Record
+
+log = logging.getLogger("cometmq.broker")
+
+LATE_ACKS_MS: Final = 2_000  # acknowledgements that come so much later still count
+QUIET_MS: Final = 3_000  # a queue so quiet follows the clock
+PENDING_MAX: Final = 100_000
+READ_COUNT: Final = 32
+SAFE_EVERY: Final = 64  # checkpoints revived between two moves of the offset
+BUSY_PAUSE_S: Final = 0.1
+
+
+class Reviver:
+    """Reads one revive queue."""
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        broker_name: str,
+        reader: InnerReader,
+        retry_messages: RetryMessages,
+        topics: Topics,
+        groups: Groups,
+        offsets: Offsets,
+        clock: Clock,
+        *,
+        interval_ms: int,
+        timer_is_behind: Callable[[], bool],
+    ) -> None:
+        self._topic = topic
+        self._queue_id = queue_id
+        self._broker_name = broker_name
+        self._reader = reader
+        self._retry_messages = retry_messages
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._clock = clock
+        self._interval_s = interval_ms / 1000
+        self._timer_is_behind = timer_is_behind
+        settled = offsets.query(REVIVE_GROUP, topic, queue_id)
+        self._next_offset = 0 if settled is None else settled + 1
+        self._pending: dict[MergeKey, CheckPoint] = {}  # in the order of the queue
+        self._read_until_ms = 0  # deliver time of the latest message read
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await asyncio.sleep(BUSY_PAUSE_S if self._pending else self._interval_s)
+            try:
+                await self.round()
+            except CometError as fault:
+                log.warning("revive queue %d waits: %s", self._queue_id, fault)
+                await asyncio.sleep(self._interval_s)
+            except Exception:
+                log.exception("revive queue %d failed; it goes on in %g s", self._queue_id, self._interval_s)
+                await asyncio.sleep(self._interval_s)
+
+    async def round(self) -> None:
+        """Read what there is and revive what is due."""
+        while await self._read():
+            await self._revive_due()
+        now_ms = self._clock.now_ms()
+        if self._pending and now_ms - self._read_until_ms > QUIET_MS and not self._timer_is_behind():
+            self._read_until_ms = now_ms
+        await self._revive_due()
+
+    # --- reading
+
+    async def _read(self) -> bool:
+        """Read on; False when there is nothing more, or no room for more."""
+        if len(self._pending) >= PENDING_MAX:
+            first = next(iter(self._pending.values()))
+            if self._clock.now_ms() - first.revive_time_ms <= LATE_ACKS_MS:
+                return False
+            self._read_until_ms = max(self._read_until_ms, self._clock.now_ms())
+            return True
+        found = await self._reader.read(self._topic, self._queue_id, self._next_offset, READ_COUNT)
+        self._next_offset = found.next_offset
+        for record in found.records:
+            try:
+                self._take(record)
+            except ProtocolError as broken:
+                log.warning("message %d of revive queue %d: %s", record.queue_offset, self._queue_id, broken)
+        return bool(found.records)
+
+    def _take(self, record: Record) -> None:
+        found = record.properties
+        tag = found.get(properties.TAGS)
+        if tag == CK_TAG:
+            point = CheckPoint.from_body(record.body)
+            if point is None:
+                return
+            point.revive_offset = record.queue_offset
+            self._pending.pop(point.key, None)  # one written again takes its new place
+            self._pending[point.key] = point
+        elif tag in (ACK_TAG, BATCH_ACK_TAG):
+            ack = Ack.from_body(record.body, self._broker_name, batch=tag == BATCH_ACK_TAG)
+            known = self._pending.get(ack.key)
+            if known is not None:
+                for done in ack.offsets:
+                    known.acknowledge(done)
+        deliver_ms = found.get(properties.TIMER_DELIVER_MS, "")
+        if deliver_ms.isdecimal():
+            self._read_until_ms = max(self._read_until_ms, int(deliver_ms))
+
+    # --- reviving
+
+    async def _revive_due(self) -> None:
+        settled = -1
+        for number, point in enumerate(self._due(), 1):
+            await self._revive(point)
+            del self._pending[point.key]
+            settled = point.revive_offset
+            if not number % SAFE_EVERY:
+                await self._settle(settled)
+        if settled >= 0:
+            await self._settle(settled)
+
+    def _due(self) -> Iterator[CheckPoint]:
+        while self._pending:
+            first = next(iter(self._pending.values()))
+            if self._read_until_ms - first.revive_time_ms <= LATE_ACKS_MS:
+                return
+            yield first
+
+    async def _revive(self, point: CheckPoint) -> None:
+        """Store what is open once more; if this is cut short, the rest is stored by the next try."""
+        open_offsets = point.open_offsets()
+        if not open_offsets:
+            return
+        if normal_topic(point.topic, point.group) not in self._topics or self._groups.find(point.group) is None:
+            return
+        for first, count in runs(open_offsets):
+            at, end = first, first + count
+            while at < end:
+                found = await self._reader.read(point.topic, point.queue_id, at, end - at)
+                for record in found.records:
+                    self._retry_messages.put(point, record)
+                    point.acknowledge(record.queue_offset)
+                if not found.records:
+                    log.warning("%s queue %d: message %d is gone, not revived", point.topic, point.queue_id, at)
+                at = found.next_offset if found.records else at + 1
+
+    async def _settle(self, revive_offset: int) -> None:
+        await self._retry_messages.safe()
+        self._offsets.commit(REVIVE_GROUP, self._topic, self._queue_id, revive_offset)
+
+
+def runs(offsets: list[int]) -> Iterator[tuple[int, int]]:
+    """Neighbouring offsets as (first, count)."""
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset != last + 1:
+            yield first, last - first + 1
+            first = offset
+        last = offset
+    yield first, last - first + 1
