@@ -219,6 +219,15 @@ ENTRIES: Final = (
         when=_variant(r"missing body\.clientId / after"),
     ),
     Entry(
+        title="Wrong filters are refused",
+        kind="difference",
+        why="A pull that brings a filter that cannot be read gets code 23 and the place of the fault. The original "
+        "delivers every message to it.",
+        where="code",
+        codes=frozenset({11, 361}),
+        when=lambda one: one.java.startswith("0 ") and one.comet.startswith("23 the "),
+    ),
+    Entry(
         title="The first verdict on a transaction stands",
         kind="difference",
         why="END_TRANSACTION for a transaction that has ended is answered with success if it says the same again, and "
@@ -312,6 +321,15 @@ ENTRIES: Final = (
         where="body.json.readable",
         codes=frozenset({353}),
         when=lambda one: (one.java, one.comet) == (True, False),
+    ),
+    Entry(
+        title="Times in an empty queue of batches",
+        kind="difference",
+        why="In a queue of a topic of `queue.type=BatchCQ` to which nothing was sent yet, a time is answered as in any "
+        "empty queue (offset 0, earliest time -1). The original fails (code 1).",
+        where="code",
+        codes=frozenset({29}),
+        when=_variant("(earliest )?in an empty queue / asked"),
     ),
     Entry(
         title="Headers that cannot be read",
