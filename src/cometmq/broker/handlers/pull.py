@@ -102,6 +102,7 @@ class Pull:
         self._readers = ThreadPoolExecutor(COLD_READERS, "cometmq-cold-read")
         self._cold_search = ColdSearch(store, self._readers)
         self.long_polling = LongPolling(self._wake)
+        offsets.on_reset.append(self._wake_group)
 
     @handles(PullMessage, LitePullMessage)
     def pull(self, request: PullMessage, call: Call) -> Later:
@@ -111,6 +112,11 @@ class Pull:
 
     def _run(self, context: PullContext, call: Call, *, may_park: bool) -> None:
         request = context.request
+        reset = self._offsets.take_reset(request.consumer_group, request.topic, request.queue_id)
+        if reset is not None:  # what the pull commits is from before, and not taken
+            self._offsets.commit_pull(request.consumer_group, request.topic, request.queue_id, reset)
+            self._send_elsewhere(context, call, reset)
+            return
         topic, queue_id, offset, matches = request.topic, request.queue_id, request.queue_offset, context.matches
         if isinstance(matches, RecordFilter) and self._cold_search.is_needed(topic, queue_id, offset):
 
@@ -157,6 +163,10 @@ class Pull:
             pull.call.refuse(error)
         return True
 
+    def _wake_group(self, group: str, topic: str, queue_id: int) -> None:
+        """Let a group that was moved know at once."""
+        self.long_polling.wake((topic, queue_id), lambda pull: pull.context.request.consumer_group == group)
+
     def _finds(self, pull: ParkedPull, matches: Matches) -> bool:
         """Whether something came that the pull wants; looks at all of it, for no later arrival may follow."""
         topic, queue_id = pull.key
@@ -194,6 +204,19 @@ class Pull:
             loop = asyncio.get_running_loop()
             reading = loop.run_in_executor(self._readers, self._store.load, result.ranges)
             reading.add_done_callback(lambda done: self._send_cold(call, header, remark, done))
+
+    def _send_elsewhere(self, context: PullContext, call: Call, offset: int) -> None:
+        """Tell a client whose group was moved where to go on."""
+        topic, queue_id = context.request.topic, context.request.queue_id
+        header = PullMessageReply(
+            suggest_which_broker_id=context.group.broker_id if self._config.slave_read_enable else MASTER_ID,
+            next_begin_offset=offset,
+            min_offset=self._store.min_offset(topic, queue_id),
+            max_offset=self._store.max_offset(topic, queue_id),
+            topic_sys_flag=context.topic.sys_flag,
+            group_sys_flag=context.group.group_sys_flag,
+        )
+        call.reply(header, code=_OFFSET_MOVED, remark="OFFSET_RESET")
 
     def _send_cold(self, call: Call, header: PullMessageReply, remark: str, done: asyncio.Future[list[bytes]]) -> None:
         if done.cancelled():
@@ -263,6 +286,11 @@ class Pull:
         if not group.consume_broadcast_enable and known.is_broadcasting:
             raise _forbidden(
                 Forbidden.BROADCASTING, f"the consumer group[{request.consumer_group}] can not consume by broadcast way"
+            )
+        if not self._groups.may_read(request.consumer_group, request.topic):
+            raise _forbidden(
+                Forbidden.SUBSCRIPTION,
+                f"the consumer group[{request.consumer_group}] is forbidden for topic[{request.topic}]",
             )
         subscription = known.subscriptions.get(request.topic)
         if subscription is None:
