@@ -72,3 +72,4 @@ class Core:
     closing: AsyncExitStack
     jobs: list[Job] = field(default_factory=list)
     saved: list[Saved] = field(default_factory=list)  # written every flushConsumerOffsetInterval, and at the end
+    late: list[Callable[[], bool]] = field(default_factory=list)  # whether a service has not done yet what is due

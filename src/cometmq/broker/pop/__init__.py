@@ -89,7 +89,8 @@ def install(core: Core) -> None:
             core.offsets,
             clock,
             interval_ms=config.revive_interval,
-            timer_is_behind=lambda: False,
+            timer_is_late=lambda: any(is_late() for is_late in core.late),
+            end_of=store.next_offset,
         )
         for queue_id in range(config.revive_queue_num)
     ]

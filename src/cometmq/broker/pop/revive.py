@@ -7,7 +7,7 @@ in the group's retry topic, and the reader's offset moves. The offset is that of
 kept as that of the group `CID_RMQ_SYS_REVIVE_GROUP`, and reading starts behind it.
 
 Time is what the messages say (`TIMER_DELIVER_MS`), so a timer that is late makes nobody's message come back twice;
-only a queue in which nothing comes, while the timer is not behind, follows the clock.
+only a queue in which nothing comes, while the timer is not late, follows the clock.
 Bounds: `PENDING_MAX` checkpoints in memory; with so many it reads no further until by the clock the first is due.
 
 Mirrors: PopReviveService.
@@ -58,7 +58,8 @@ class Reviver:
         clock: Clock,
         *,
         interval_ms: int,
-        timer_is_behind: Callable[[], bool],
+        timer_is_late: Callable[[], bool],
+        end_of: Callable[[str, int], int],
     ) -> None:
         self._topic = topic
         self._queue_id = queue_id
@@ -70,7 +71,8 @@ class Reviver:
         self._offsets = offsets
         self._clock = clock
         self._interval_s = interval_ms / 1000
-        self._timer_is_behind = timer_is_behind
+        self._timer_is_late = timer_is_late
+        self._end_of = end_of  # of a queue, with what is stored and not visible yet
         settled = offsets.query(REVIVE_GROUP, topic, queue_id)
         self._next_offset = 0 if settled is None else settled + 1
         self._pending: dict[MergeKey, CheckPoint] = {}  # in the order of the queue
@@ -98,9 +100,13 @@ class Reviver:
         while await self._read():
             await self._revive_due()
         now_ms = self._clock.now_ms()
-        if self._pending and now_ms - self._read_until_ms > QUIET_MS and not self._timer_is_behind():
+        if self._pending and now_ms - self._read_until_ms > QUIET_MS and self._is_at_the_end():
             self._read_until_ms = now_ms
         await self._revive_due()
+
+    def _is_at_the_end(self) -> bool:
+        """Whether everything is read that was stored for this queue or should have been by now."""
+        return not self._timer_is_late() and self._end_of(self._topic, self._queue_id) <= self._next_offset
 
     # --- reading
 

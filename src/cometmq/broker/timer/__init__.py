@@ -59,6 +59,7 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     core.saved.append(metrics)
     service = TimerService(files, core.store, core.messages, core.reader, core.durability, metrics, core.clock)
     core.closing.push_async_callback(service.close)
+    core.late.append(service.is_late)
     core.arrivals.listeners.append(service.arrived)
     core.jobs.append(Job("saving the timer", store_config.timer_flush_interval_ms / 1000, service.flush))
     core.jobs.append(Job("deleting old timer files", _CLEAN_EVERY_S, service.delete_expired))

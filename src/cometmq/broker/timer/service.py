@@ -406,6 +406,15 @@ class TimerService:
 
     # For others
 
+    def is_late(self) -> bool:
+        """Whether something that is due is not delivered yet, or may wait unread in the timer topic."""
+        if self._store.max_offset(TIMER_TOPIC, _QUEUE_ID) > self.queue_offset:
+            return True
+        now_ms = self._clock.now_ms()
+        return any(slot_ms < self._tick(now_ms) for slot_ms in self._slot_heap[:1]) or any(
+            slot.next_ms() < now_ms for slot in self._open.values()
+        )
+
     def waiting_at(self, slot_ms: int) -> int:
         """How many messages wait in a slot."""
         return self._files.number_at(slot_ms)
