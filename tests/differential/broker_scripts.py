@@ -229,7 +229,7 @@ def _pulls(pull: Ask) -> dict[str, Ask]:
         "queue negative": pull.but(queueId="-1"),
         "no subscription known": pull.but(sysFlag="0"),
         "commits an offset": pull.but(sysFlag=str(SUBSCRIPTION | COMMIT), commitOffset="2"),
-        "SQL92 while it is off": pull.but(expressionType="SQL92", subscription="a > 1"),
+        "SQL92": pull.but(expressionType="SQL92", subscription="a > 1"),
         "unknown expression type": pull.but(expressionType="XPATH"),
         "system group": pull.but(consumerGroup="CID_RMQ_SYS_X"),
         "topic empty": pull.but(topic=""),
@@ -385,7 +385,7 @@ SCRIPTS: tuple[Script, ...] = (
         CHECK,
         before=(CREATE,),
         more={
-            "SQL92 while it is off": replace(
+            "SQL92": replace(
                 CHECK,
                 body={**CHECK.body, "subscriptionData": {**SUBSCRIPTION_DATA, **SQL92}},
             ),

@@ -23,6 +23,7 @@ PATIENCE_MS = 10_000
 CONF = {
     "waitTimeMillsInSendQueue": PATIENCE_MS,
     "waitTimeMillsInPullQueue": PATIENCE_MS,
+    "enablePropertyFilter": "true",
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
     "transactionCheckMax": 2,

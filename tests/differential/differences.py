@@ -228,6 +228,15 @@ ENTRIES: Final = (
         when=lambda one: one.java.startswith("0 ") and one.comet.startswith("23 the "),
     ),
     Entry(
+        title="Filters have a maximum",
+        kind="difference",
+        why="A SQL92 filter has at most 32,768 characters, 4,096 parts and 128 levels of nesting (code 23), so that what "
+        "one message costs is bounded. The original takes what its stack takes.",
+        where="code",
+        codes=frozenset({46}),
+        when=lambda one: one.java == "0" and one.comet.endswith("write it flatter"),
+    ),
+    Entry(
         title="The first verdict on a transaction stands",
         kind="difference",
         why="END_TRANSACTION for a transaction that has ended is answered with success if it says the same again, and "
