@@ -230,8 +230,8 @@ ENTRIES: Final = (
     Entry(
         title="Filters have a maximum",
         kind="difference",
-        why="A SQL92 filter has at most 32,768 characters, 4,096 parts and 128 levels of nesting (code 23), so that what "
-        "one message costs is bounded. The original takes what its stack takes.",
+        why="A SQL92 filter has at most 32,768 characters, 4,096 parts and 128 levels of nesting (code 23), so that "
+        "what one message costs is bounded. The original takes what its stack takes.",
         where="code",
         codes=frozenset({46}),
         when=lambda one: one.java == "0" and one.comet.endswith("write it flatter"),
