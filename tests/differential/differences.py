@@ -341,6 +341,15 @@ ENTRIES: Final = (
         when=_variant("(earliest )?in an empty queue / asked"),
     ),
     Entry(
+        title="Pulls ahead of their heartbeat",
+        kind="difference",
+        why="A pull that knows newer tags than the group's last heartbeat is served unfiltered, and the client picks what "
+        "it wants, as it always does. The original answers code 25 until the next heartbeat, which can take 30 s.",
+        where="code",
+        codes=frozenset({11, 361}),
+        when=lambda one: one.java.startswith("25 ") and one.comet.startswith("0 "),
+    ),
+    Entry(
         title="Headers that cannot be read",
         kind="difference",
         why="A connection that sends a header of an unknown form, or a binary header that is cut short, is closed. "

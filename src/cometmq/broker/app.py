@@ -16,9 +16,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from cometmq.broker import assignment, delay, locks, pop, reply, timer, transaction
+from cometmq.broker import assignment, delay, locks, pop, reply, retry, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
+from cometmq.broker.beginnings import Beginnings
+from cometmq.broker.broadcast_offsets import BroadcastOffsets
 from cometmq.broker.core import Arrivals, Core
 from cometmq.broker.durability import Durability
 from cometmq.broker.filters import Filters
@@ -39,6 +41,7 @@ from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
+from cometmq.broker.retry.dead_letters import DeadLetters
 from cometmq.broker.saved import Saved
 from cometmq.broker.settings import BrokerSettings, load_settings
 from cometmq.broker.target_topics import TargetTopics
@@ -66,6 +69,7 @@ CAPABILITIES: tuple[Callable[[Core], None], ...] = (
     transaction.install,
     timer.install,
     delay.install,
+    retry.install,
     pop.install,
 )
 
@@ -128,6 +132,7 @@ class Broker:
             self._clock,
             config.channel_expired_timeout,
             notify_enable=config.notify_consumer_ids_changed_enable,
+            brought_live_ms=config.subscription_expired_timeout,
         )
         name_servers = NameServers(
             config.namesrv_addr or "",
@@ -183,8 +188,10 @@ class Broker:
             core.messages,
             unique_ids,
             self._clock,
+            DeadLetters(groups, topics, core.locks),
         )
-        pull = Pull(config, topics, groups, members, offsets, filters, store)
+        broadcasts = BroadcastOffsets(config, members, offsets, Beginnings(store).first_offset, self._clock)
+        pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store)
         closing.callback(pull.close)
         arrivals.listeners.append(pull.long_polling.arrived)
         routes.add(
@@ -230,6 +237,7 @@ class Broker:
                 Job("registering", config.register_name_server_period / 1000, registration.announce_all),
                 Job("saving tables", config.flush_consumer_offset_interval / 1000, save_tables),
                 Job("expiring clients", 10.0, members.expire),
+                Job("committing broadcast offsets", 5.0, broadcasts.settle),
                 Job("forgetting filters", 60.0, filters.clean),
                 Job("writing queues", store_config.flush_interval_consume_queue / 1000, upkeep.write_queues),
                 Job("deleting old files", store_config.clean_resource_interval / 1000, upkeep.delete_expired),

@@ -66,6 +66,7 @@ class BrokerConfig:
     # clients
     notify_consumer_ids_changed_enable: bool = True
     reject_pull_consumer_enable: bool = False
+    subscription_expired_timeout: int = 600_000
     rebalance_lock_max_live_time: int = field(
         default=60_000, metadata={"key": "rocketmq.broker.rebalance.lockMaxLiveTime"}
     )
@@ -128,6 +129,9 @@ class BrokerConfig:
     flush_consumer_offset_interval: int = 5_000
     consumer_offset_update_version_step: int = 500
     use_server_side_reset_offset: bool = True
+    enable_broadcast_offset_store: bool = True
+    broadcast_offset_expire_second: int = 120
+    broadcast_offset_expire_max_second: int = 300
 
     # delay levels; the levels themselves are the store's
     delay_offset_update_version_step: int = 200

@@ -3,7 +3,9 @@
 A member is a connection; it leaves by unregistering, by closing, or by saying nothing for `expire_ms`.
 When the members or the topics of a consumer group change, every member is told (one-way, code 40) and
 rebalances at once instead of at its next turn. Broadcasting groups do not rebalance, so they are not told.
-Bounds: `GROUPS_PER_CONNECTION_MAX` groups for one connection, `FINGERPRINTS_MAX` remembered fingerprints.
+Consumers that send no heartbeat bring their subscription with each pull or pop; it is remembered for a while.
+Bounds: `GROUPS_PER_CONNECTION_MAX` groups for one connection, `FINGERPRINTS_MAX` remembered fingerprints,
+`BROUGHT_MAX` subscriptions that came with requests.
 
 Mirrors: ProducerManager, ConsumerManager, ConsumerGroupInfo, DefaultConsumerIdsChangeListener.
 """
@@ -27,6 +29,8 @@ log = logging.getLogger("cometmq.broker")
 EXPIRE_MS: Final = 120_000
 GROUPS_PER_CONNECTION_MAX: Final = 10_000
 FINGERPRINTS_MAX: Final = 100_000
+BROUGHT_MAX: Final = 100_000
+BROUGHT_LIVE_MS: Final = 600_000
 
 
 class Peer(Protocol):
@@ -91,7 +95,14 @@ class ConsumerGroup:
 class Members:
     """All groups that have members."""
 
-    def __init__(self, clock: Clock, expire_ms: int = EXPIRE_MS, *, notify_enable: bool = True) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        expire_ms: int = EXPIRE_MS,
+        *,
+        notify_enable: bool = True,
+        brought_live_ms: int = BROUGHT_LIVE_MS,
+    ) -> None:
         self._clock = clock
         self._expire_ms = expire_ms
         self._notify_enable = notify_enable
@@ -100,6 +111,8 @@ class Members:
         self._producer_channels: dict[str, Peer] = {}  # by client id
         self._groups_of: dict[Peer, tuple[set[str], set[str]]] = {}  # consumer groups, producer groups
         self._fingerprints: dict[str, int] = {}
+        self._brought: dict[tuple[str, str], tuple[SubscriptionData, int]] = {}  # by group and topic, with its time
+        self._brought_live_ms = brought_live_ms
         self.on_subscribe: Callable[[str, Iterable[SubscriptionData]], object] = lambda group, subscriptions: None
         self.on_empty: Callable[[str], object] = lambda group: None  # the last member of a consumer group is gone
 
@@ -122,8 +135,16 @@ class Members:
         return self._producer_channels.get(client_id)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What a group wants of a topic, as its heartbeats say, or else what a request of it brought."""
         found = self._consumers.get(group)
-        return None if found is None else found.subscriptions.get(topic)
+        subscription = None if found is None else found.subscriptions.get(topic)
+        return subscription or self._brought.get((group, topic), (None, 0))[0]
+
+    def brought(self, group: str, subscription: SubscriptionData) -> None:
+        """A request came with its own subscription."""
+        self._brought[group, subscription.topic] = subscription, self._clock.monotonic_ms()
+        if len(self._brought) > BROUGHT_MAX:
+            del self._brought[next(iter(self._brought))]
 
     def subscribers_of(self, topic: str) -> set[str]:
         """The connected groups that subscribe to a topic."""
@@ -223,6 +244,9 @@ class Members:
         for channel in silent:
             self.closed(channel)
             channel.close(f"no heartbeat for {self._expire_ms} ms")
+        oldest_ms = self._clock.monotonic_ms() - self._brought_live_ms
+        for key in [key for key, (_, time_ms) in self._brought.items() if time_ms < oldest_ms]:
+            del self._brought[key]
 
     def _leave(self, channel: Peer, group: ConsumerGroup) -> None:
         group.clients.pop(channel, None)

@@ -5,6 +5,7 @@ Mirrors: ConsumerManageProcessor, AdminBrokerProcessor.
 
 from __future__ import annotations
 
+from cometmq.broker.beginnings import Beginnings
 from cometmq.broker.groups import Groups
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.topics import Topics
@@ -34,6 +35,7 @@ class OffsetHandlers:
         self._groups = groups
         self._offsets = offsets
         self._store = store
+        self._beginnings = Beginnings(store)
 
     # --- committed offsets
 
@@ -46,16 +48,9 @@ class OffsetHandlers:
                 return OffsetReply(offset)
         if request.set_zero_if_not_found is False:
             raise RequestRefused("QUERY_NOT_FOUND", "Not found, do not set to zero, maybe this group boot first")
-        if self._is_young(topic, queue_id):
+        if self._beginnings.is_young(topic, queue_id):
             return OffsetReply(0)
         raise RequestRefused("QUERY_NOT_FOUND", "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first")
-
-    def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue's first message is still there and in memory: a new group then begins with it."""
-        if self._store.min_offset(topic, queue_id) > 0:
-            return False
-        first = self._store.read(topic, queue_id, 0, 1)
-        return bool(first.ranges) and not first.cold
 
     @handles(UpdateConsumerOffset)
     def update(self, request: UpdateConsumerOffset, call: Call) -> Header | Later:

@@ -14,28 +14,32 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+from cometmq.broker.broadcast_offsets import BroadcastOffsets, Puller
 from cometmq.broker.cold_search import ColdSearch
 from cometmq.broker.config import MASTER_ID, BrokerConfig
 from cometmq.broker.filters import Filters
-from cometmq.broker.groups import Groups
+from cometmq.broker.groups import SYSTEM_GROUPS, Groups
 from cometmq.broker.long_polling import LongPolling, ParkedPull
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.topics import Topics
 from cometmq.errors import RequestRefused
 from cometmq.filter import tags
+from cometmq.model import names
 from cometmq.model.group import GroupConfig
-from cometmq.model.subscription import SubscriptionData
+from cometmq.model.subscription import SubscriptionData, is_tag_type
 from cometmq.model.sysflag import Perm, PullFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.store.reader import Matches, ReadResult, ReadStatus, RecordFilter
+from cometmq.wire.bodies.heartbeat import CONSUME_ACTIVELY
 from cometmq.wire.codes import Forbidden, ResponseCode, SerializeType
 from cometmq.wire.reply_template import ReplyTemplate
 from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
 
 COLD_READERS: Final = 4
+SYSTEM_PULLERS: Final = frozenset({*SYSTEM_GROUPS, "DEFAULT_CONSUMER", "SCHEDULE_CONSUMER", "__MONITOR_CONSUMER"})
 
 _CODES: Final = {
     ReadStatus.FOUND: int(ResponseCode.SUCCESS),
@@ -73,6 +77,7 @@ class PullContext:
     topic: TopicConfig
     group: GroupConfig
     matches: Matches | None
+    broadcaster: Puller | None = None
 
 
 def _forbidden(by: Forbidden, remark: str) -> RequestRefused:
@@ -89,6 +94,7 @@ class Pull:
         groups: Groups,
         members: Members,
         offsets: Offsets,
+        broadcasts: BroadcastOffsets,
         filters: Filters,
         store: Store,
     ) -> None:
@@ -97,6 +103,7 @@ class Pull:
         self._groups = groups
         self._members = members
         self._offsets = offsets
+        self._broadcasts = broadcasts
         self._filters = filters
         self._store = store
         self._readers = ThreadPoolExecutor(COLD_READERS, "cometmq-cold-read")
@@ -115,8 +122,16 @@ class Pull:
         reset = self._offsets.take_reset(request.consumer_group, request.topic, request.queue_id)
         if reset is not None:  # what the pull commits is from before, and not taken
             self._offsets.commit_pull(request.consumer_group, request.topic, request.queue_id, reset)
-            self._send_elsewhere(context, call, reset)
+            queue = request.topic, request.queue_id
+            self._send_elsewhere(context, call, reset, self._store.min_offset(*queue), self._store.max_offset(*queue))
             return
+        context.broadcaster = self._broadcasts.puller(request, call.channel)
+        if context.broadcaster is not None:
+            start = self._broadcasts.start(request, context.broadcaster)
+            if start is not None:
+                self._broadcasts.pulled(request, context.broadcaster, start)
+                self._send_elsewhere(context, call, start)
+                return
         topic, queue_id, offset, matches = request.topic, request.queue_id, request.queue_offset, context.matches
         if isinstance(matches, RecordFilter) and self._cold_search.is_needed(topic, queue_id, offset):
 
@@ -136,6 +151,9 @@ class Pull:
         code = _CODES[result.status]
         if result.status in _NOTHING_STORED and request.queue_offset != 0:
             code = _OFFSET_MOVED
+        if context.broadcaster is not None:
+            offset = result.next_offset if code == _OFFSET_MOVED else request.queue_offset
+            self._broadcasts.pulled(request, context.broadcaster, offset)
         self._offsets.commit_pull(request.consumer_group, request.topic, request.queue_id, result.next_offset)
         if may_park:
             if request.sys_flag & _COMMIT_OFFSET:
@@ -205,14 +223,15 @@ class Pull:
             reading = loop.run_in_executor(self._readers, self._store.load, result.ranges)
             reading.add_done_callback(lambda done: self._send_cold(call, header, remark, done))
 
-    def _send_elsewhere(self, context: PullContext, call: Call, offset: int) -> None:
+    def _send_elsewhere(
+        self, context: PullContext, call: Call, offset: int, min_offset: int = 0, max_offset: int = 0
+    ) -> None:
         """Tell a client whose group was moved where to go on."""
-        topic, queue_id = context.request.topic, context.request.queue_id
         header = PullMessageReply(
             suggest_which_broker_id=context.group.broker_id if self._config.slave_read_enable else MASTER_ID,
             next_begin_offset=offset,
-            min_offset=self._store.min_offset(topic, queue_id),
-            max_offset=self._store.max_offset(topic, queue_id),
+            min_offset=min_offset,
+            max_offset=max_offset,
             topic_sys_flag=context.topic.sys_flag,
             group_sys_flag=context.group.group_sys_flag,
         )
@@ -267,6 +286,8 @@ class Pull:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{call.channel.peer}]",
             )
         subscription = self._subscription(request, group)
+        if config.reject_pull_consumer_enable:
+            self._refuse_pull_consumer(request.consumer_group, call)
         if subscription.is_tag:
             return PullContext(request, topic, group, tags.matcher(subscription))
         if not config.enable_property_filter:
@@ -276,10 +297,23 @@ class Pull:
             )
         return PullContext(request, topic, group, self._filters.matcher(subscription))
 
+    def _refuse_pull_consumer(self, name: str, call: Call) -> None:
+        group = self._members.consumer_group(name)
+        if group is not None and (group.consume_type != CONSUME_ACTIVELY or call.channel in group.clients):
+            return
+        if name not in SYSTEM_PULLERS and not name.startswith(names.SYSTEM_GROUP_PREFIX):
+            raise RequestRefused(
+                "SUBSCRIPTION_NOT_EXIST",
+                "the consumer's group info not exist, or the pull consumer is rejected by server: "
+                "rejectPullConsumerEnable is true",
+            )
+
     def _subscription(self, request: PullMessage, group: GroupConfig) -> SubscriptionData:
         """From the request if it brings one, else from the group's heartbeats."""
         if request.sys_flag & _SUBSCRIPTION:
-            return tags.build(request.topic, request.subscription, request.expression_type)
+            brought = tags.build(request.topic, request.subscription, request.expression_type)
+            self._members.brought(request.consumer_group, brought)
+            return brought
         known = self._members.consumer_group(request.consumer_group)
         if known is None:
             raise RequestRefused("SUBSCRIPTION_NOT_EXIST", "the consumer's group info not exist")
@@ -296,7 +330,11 @@ class Pull:
         if subscription is None:
             raise RequestRefused("SUBSCRIPTION_NOT_EXIST", "the consumer's subscription not exist")
         if subscription.sub_version < request.sub_version:
-            raise RequestRefused("SUBSCRIPTION_NOT_LATEST", "the consumer's subscription not latest")
+            if not (subscription.is_tag and is_tag_type(request.expression_type)):
+                raise RequestRefused("SUBSCRIPTION_NOT_LATEST", "the consumer's subscription not latest")
+            # The heartbeat that tells the newer tags is late: up to 30 s if a rebalance kept the client from sending it.
+            # Until it comes every message goes out: clients compare tags themselves, for the broker knows hashes only.
+            return tags.parse(request.topic, None)
         return subscription if subscription.is_tag else self._filters.registered(subscription, request)
 
     def close(self) -> None:
