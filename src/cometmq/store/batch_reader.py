@@ -23,6 +23,7 @@ from cometmq.store.reader import (
     RecordFilter,
     memory_size,
 )
+from cometmq.store.residency import Residency
 from cometmq.store.time_search import LOWER, Boundary
 
 SCAN_COUNT_MAX: Final = 10_000  # units that one pull looks at, whatever it asks for
@@ -31,12 +32,12 @@ SCAN_COUNT_MAX: Final = 10_000  # units that one pull looks at, whatever it asks
 class BatchReader:
     """Finds batches by the offsets of their messages."""
 
-    def __init__(self, log: CommitLog, batches: BatchQueues, config: StoreConfig) -> None:
+    def __init__(self, log: CommitLog, batches: BatchQueues, residency: Residency, config: StoreConfig) -> None:
         self._log = log
         self._batches = batches
         self._config = config
         self._memory_size = memory_size(config)
-        self.warm_offset = 0  # as the `Reader`'s
+        self._is_cold = residency.is_cold
 
     def read(
         self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int | None, matches: Matches | None
@@ -100,9 +101,8 @@ class BatchReader:
             total += count
             status = ReadStatus.FOUND
             skip_before = -1
-        cold = bool(ranges) and ranges[0][0] < max(self.warm_offset, memory_offset)
         suggest_slave = log.written - physical_offset > self._memory_size
-        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold)
+        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges))
 
     def _wants(self, matches: RecordFilter, physical_offset: int, size: int) -> bool:
         record = self._log.slice(physical_offset, size)

@@ -35,6 +35,7 @@ from cometmq.store.property_scan import scan_properties
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.reader import Range, Reader
 from cometmq.store.recovery import Progress, Recovery
+from cometmq.store.residency import Residency
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import LOWER, Boundary, TimeSearch
 from cometmq.wire.record import RECORD_SIZE_MIN
@@ -69,8 +70,9 @@ class Store:
         self._checkpoint = Checkpoint(fs, config.checkpoint_path)
         self._appender = Appender(self._log, self._table, self._batches, config, clock, store_host)
         self._dispatcher = Dispatcher(self._log, self._appender, self._table, self._batches, self._index)
-        self._batch_reader = BatchReader(self._log, self._batches, config)
-        self._reader = Reader(fs, self._log, self._table, config, self._batch_reader.read)
+        self._residency = Residency(fs, self._log)
+        self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
+        self._reader = Reader(fs, self._log, self._table, self._residency, config, self._batch_reader.read)
         self._times = TimeSearch(self._log, self._table)
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
@@ -140,7 +142,7 @@ class Store:
                 self._lock.remove_abort()  # nothing was changed: it is as clean as it was
             raise
         self._fs.make_dirs(self.config.config_dir)
-        self._reader.warm_offset = self._batch_reader.warm_offset = self._log.end
+        self._residency.recent_from = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
         self.maintain(thorough=not clean)
 

@@ -43,6 +43,9 @@ class FileSystem(Protocol):
 
     def pread(self, fd: int, size: int, offset: int) -> bytes: ...
 
+    def in_memory(self, path: str, offset: int) -> bool:
+        """Whether the byte at `offset` can be read without waiting for the disk; False if nobody can tell."""
+
     def zero(self, fd: int, offset: int, end: int) -> bool:
         """Make `[offset, end)` read as zeros and keep its space; False if it was so already."""
 
@@ -103,6 +106,18 @@ class OsFs:
 
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
+
+    def in_memory(self, path: str, offset: int) -> bool:
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return os.preadv(fd, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
+        except (OSError, AttributeError):  # not there, or a system without such a read
+            return False
+        finally:
+            os.close(fd)
 
     def zero(self, fd: int, offset: int, end: int) -> bool:
         # Only what holds data is rewritten: an untouched preallocated tail of a gigabyte costs nothing.

@@ -20,6 +20,7 @@ from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import UNIT, UNIT_SIZE
 from cometmq.store.fs import FileSystem
 from cometmq.store.queue_table import QueueTable
+from cometmq.store.residency import Residency
 from cometmq.store.segment import segment_path
 from cometmq.wire.record import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN, Buffer
 
@@ -81,7 +82,13 @@ class Reader:
     """Finds records by queue offset and reads them."""
 
     def __init__(
-        self, fs: FileSystem, log: CommitLog, table: QueueTable, config: StoreConfig, read_batches: ReadBatches
+        self,
+        fs: FileSystem,
+        log: CommitLog,
+        table: QueueTable,
+        residency: Residency,
+        config: StoreConfig,
+        read_batches: ReadBatches,
     ) -> None:
         self._fs = fs
         self._log = log
@@ -92,7 +99,7 @@ class Reader:
         self._count_max = max(
             config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk
         )
-        self.warm_offset = 0  # what stands before it was written by an earlier process
+        self._is_cold = residency.is_cold
 
     def read(
         self,
@@ -143,8 +150,9 @@ class Reader:
                 and last + last_size <= confirmed
             ):
                 next_offset = offset + len(ranges)
-                cold = first < self.warm_offset
-                return ReadResult(ReadStatus.FOUND, next_offset, low, high, ranges, size_sum, False, cold)
+                return ReadResult(
+                    ReadStatus.FOUND, next_offset, low, high, ranges, size_sum, False, self._is_cold(ranges)
+                )
         status = ReadStatus.NO_MATCHED_MESSAGE
         ranges = []
         size_sum = count = 0
@@ -181,9 +189,8 @@ class Reader:
             count += 1
             status = ReadStatus.FOUND
             skip_before = -1
-        cold = bool(ranges) and ranges[0][0] < max(self.warm_offset, memory_offset)
         suggest_slave = log.written - physical_offset > self._memory_size
-        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold)
+        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges))
 
     def slices(self, ranges: Sequence[Range]) -> list[memoryview]:
         """The records' bytes as views of the log."""

@@ -6,12 +6,24 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.unit.store.kit import HOST, SEGMENT_SIZE, HandClock, bodies, open_small, read_all, send, settle, small_config
+from tests.unit.store.kit import (
+    HOST,
+    SEGMENT_SIZE,
+    HandClock,
+    QuickFs,
+    bodies,
+    open_small,
+    read_all,
+    send,
+    settle,
+    small_config,
+)
 
 from cometmq.errors import MessageRefused, StoreError, StoreLocked
 from cometmq.model.java_hash import tags_code
 from cometmq.store.config import ASYNC_FLUSH
 from cometmq.store.engine import Store
+from cometmq.store.fs import OsFs
 from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import pack_host
 
@@ -294,6 +306,13 @@ def test_read_limits(tmp_path: Path) -> None:
     store.close()
 
 
+class EvictedFs(QuickFs):
+    """Nothing that was written is in memory any more."""
+
+    def in_memory(self, path: str, offset: int) -> bool:
+        return False
+
+
 def test_slices_and_load_agree(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     for number in range(30):
@@ -303,11 +322,30 @@ def test_slices_and_load_agree(tmp_path: Path) -> None:
     assert b"".join(store.slices(result.ranges)) == b"".join(store.load(result.ranges))
     assert not result.cold
     store.close()
-    store = open_small(tmp_path)
+    store = open_small(tmp_path, fs=EvictedFs())
     result = store.read("T", 0, 0, 10)
     assert result.cold
     assert len(b"".join(store.load(result.ranges))) == result.size
     store.close()
+
+
+def test_what_the_page_cache_has_is_not_cold(tmp_path: Path) -> None:
+    store = open_small(tmp_path)
+    for number in range(30):
+        send(store, bytes([number]) * 400)
+    settle(store)
+    store.close()
+    store = open_small(tmp_path)  # written by another process, and still in memory
+    if not OsFs().in_memory(str(tmp_path / "commitlog" / f"{0:020d}"), 0):
+        pytest.skip("this file system cannot tell what is in memory")
+    assert not store.read("T", 0, 0, 10).cold
+    store.close()
+
+
+def test_a_byte_that_is_not_there_is_not_in_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    assert not OsFs().in_memory(str(tmp_path / "file"), 1)
+    assert not OsFs().in_memory(str(tmp_path / "absent"), 0)
 
 
 def test_record_at_takes_any_offset(tmp_path: Path) -> None:
