@@ -343,8 +343,8 @@ ENTRIES: Final = (
     Entry(
         title="Pulls ahead of their heartbeat",
         kind="difference",
-        why="A pull that knows newer tags than the group's last heartbeat is served unfiltered, and the client picks what "
-        "it wants, as it always does. The original answers code 25 until the next heartbeat, which can take 30 s.",
+        why="A pull that knows newer tags than the group's last heartbeat is served unfiltered, and the client picks "
+        "what it wants, as it always does. The original answers code 25 until the next heartbeat, which can take 30 s.",
         where="code",
         codes=frozenset({11, 361}),
         when=lambda one: one.java.startswith("25 ") and one.comet.startswith("0 "),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from .assignment_scripts import heartbeat
 from .broker_scripts import CREATE, CREATE_GROUP, PULL, QUERY_OFFSET, SEND_V2, UPDATE_OFFSET, stored
-from .script import Ask, Script
+from .script import Ask, Closed, Pushed, Script, Silent
 
 FORBID = Ask(353, {"group": "{group}", "topic": "{topic}", "readable": "false"})
 ASK_FORBIDDEN = Ask(353, {"group": "{group}", "topic": "{topic}"})
@@ -16,6 +17,32 @@ FIVE_MESSAGES = (CREATE, CREATE_GROUP, *(SEND_V2,) * 5, stored(5))
 SUBSCRIBED = heartbeat(1)
 SUBSCRIBED_PULL = replace(PULL.but(sysFlag="0", commitOffset="4"), peer="{client}_1")
 COMMITTING_PULL = replace(PULL.but(sysFlag="5", commitOffset="4"), peer="{client}_1")
+PROXY_PULL = PULL.but(queueOffset="-1", requestSource="1", proxyFrowardClientId="{client}_1")
+UNREGISTER = replace(
+    Ask(35, {"clientID": "{client}_2", "consumerGroup": "{group}", "producerGroup": "{group}"}), peer="{client}_2"
+)
+MEMBERS = Ask(38, {"consumerGroup": "{group}"})
+
+
+def subscribed(number: int, *topics: str, **fields: Any) -> Ask:
+    """A heartbeat with other topics, another fingerprint and the like."""
+    beat = heartbeat(number)
+    consumer = beat.body["consumerDataSet"][0]
+    subscription = consumer["subscriptionDataSet"][0]
+    wanted = [{**subscription, "topic": topic} for topic in topics or ("{topic}",)]
+    changed = {**consumer, "subscriptionDataSet": wanted, **fields.pop("consumer", {})}
+    return replace(beat, body={**beat.body, "consumerDataSet": [changed], **fields})
+
+
+def told(number: int) -> Pushed:
+    return Pushed(f"{{client}}_{number}")
+
+
+def members(*numbers: int) -> Ask:
+    """The member list, once it is as it should become."""
+    wanted = len(numbers)
+    return replace(MEMBERS, until=lambda answer: str(answer.get("body")).count("client_") == wanted)
+
 
 SCRIPTS: tuple[Script, ...] = (
     Script(
@@ -84,5 +111,69 @@ SCRIPTS: tuple[Script, ...] = (
             QUERY_OFFSET,
         ),
         title="a group is moved while it consumes",
+    ),
+    Script(
+        "broker",
+        subscribed(2),
+        before=(CREATE, CREATE_GROUP, subscribed(1), told(1)),
+        after=(told(2), told(1), members(1, 2), UNREGISTER, told(1), members(1)),
+        title="a member joins and leaves",
+    ),
+    Script(
+        "broker",
+        subscribed(2),
+        before=(CREATE, CREATE_GROUP, subscribed(1), told(1)),
+        after=(told(2), told(1), Closed("{client}_2"), told(1), members(1)),
+        title="the connection of a member is lost",
+    ),
+    Script(
+        "broker",
+        subscribed(1, "{topic}", "{topic}_more"),
+        before=(CREATE, CREATE_GROUP, subscribed(1), told(1), subscribed(2), told(2), told(1)),
+        after=(told(1), told(2), subscribed(2, "{topic}", "{topic}_more"), members(1, 2)),
+        title="a member subscribes to one topic more",
+    ),
+    Script(
+        "broker",
+        subscribed(2, consumer={"messageModel": "BROADCASTING"}),
+        before=(CREATE, CREATE_GROUP, subscribed(1, consumer={"messageModel": "BROADCASTING"})),
+        after=(members(1, 2), Silent("{client}_1"), Closed("{client}_2"), members(1), Silent("{client}_1")),
+        title="members of a broadcasting group are not told",
+    ),
+    Script(
+        "broker",
+        subscribed(1, heartbeatFingerprint=5),
+        before=(CREATE, CREATE_GROUP),
+        after=(
+            told(1),
+            subscribed(1, heartbeatFingerprint=5, withoutSub=True),
+            subscribed(1, "{topic}_other", heartbeatFingerprint=5, withoutSub=True),
+            SUBSCRIBED_PULL,
+            subscribed(1, heartbeatFingerprint=6),
+            subscribed(2, heartbeatFingerprint=6, withoutSub=True),
+            told(1),
+            subscribed(2, heartbeatFingerprint=0),
+            subscribed(2, heartbeatFingerprint=6),
+        ),
+        title="heartbeats of version 2",
+    ),
+    Script(
+        "broker",
+        PROXY_PULL,
+        before=FIVE_MESSAGES,
+        after=(
+            PROXY_PULL.but(queueOffset="0"),
+            PROXY_PULL.but(queueOffset="3"),
+            PROXY_PULL,
+            PROXY_PULL.but(queueOffset="1"),
+            PROXY_PULL,
+            PROXY_PULL.but(proxyFrowardClientId="{client}_2"),
+            subscribed(1, consumer={"messageModel": "BROADCASTING"}),
+            SUBSCRIBED_PULL,
+            SUBSCRIBED_PULL.but(queueOffset="4"),
+            PROXY_PULL.but(queueOffset="2"),
+            PROXY_PULL.but(queueOffset="99"),
+        ),
+        title="a broadcasting client begins where it was",
     ),
 )

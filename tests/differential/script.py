@@ -67,7 +67,21 @@ class Pushed:
     """The name under which the fields of the first such request are kept."""
 
 
-Step = Ask | Await | Pushed
+@dataclass(frozen=True)
+class Closed:
+    """One of the script's connections is closed, as when its client dies."""
+
+    peer: str
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The server has sent nothing by itself to one of the script's connections, and does not for a moment."""
+
+    peer: str
+
+
+Step = Ask | Await | Pushed | Closed | Silent
 
 
 @dataclass(frozen=True)

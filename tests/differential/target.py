@@ -22,7 +22,7 @@ from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, Seriali
 from cometmq.wire.command import Command, encode_command
 
 from .reply import mark, plain, records_of
-from .script import Ask, Await, Form, Pushed, Script, Server, Step, fill
+from .script import Ask, Await, Closed, Form, Pushed, Script, Server, Silent, Step, fill
 
 ANSWER_TIMEOUT_MS = 4_000
 UNTIL_TIMEOUT_S = 8.0
@@ -85,6 +85,11 @@ class _Run:
             self.answers[where] = await self.pending.pop(step.pending)
         elif isinstance(step, Pushed):
             self.answers[where] = await self._pushed(step)
+        elif isinstance(step, Closed):
+            self.channels.pop(step.peer).close()
+        elif isinstance(step, Silent):
+            await asyncio.sleep(0.3)
+            self.answers[where] = {"pushed": self.pushed[step.peer].qsize()}
         elif step.pending:
             self.pending[step.pending] = asyncio.ensure_future(self._ask(step))
             await asyncio.sleep(0.1)  # time to arrive and be held; nothing tells when it is

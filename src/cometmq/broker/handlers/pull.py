@@ -332,7 +332,7 @@ class Pull:
         if subscription.sub_version < request.sub_version:
             if not (subscription.is_tag and is_tag_type(request.expression_type)):
                 raise RequestRefused("SUBSCRIPTION_NOT_LATEST", "the consumer's subscription not latest")
-            # The heartbeat that tells the newer tags is late: up to 30 s if a rebalance kept the client from sending it.
+            # The heartbeat that tells the newer tags is late, by up to 30 s if a rebalance kept the client from it.
             # Until it comes every message goes out: clients compare tags themselves, for the broker knows hashes only.
             return tags.parse(request.topic, None)
         return subscription if subscription.is_tag else self._filters.registered(subscription, request)
