@@ -45,7 +45,7 @@ class LongPolling:
 
     def __init__(self, wake: Callable[[ParkedPull, bool], bool]) -> None:
         self._wake = wake
-        self._parked: dict[QueueKey, list[ParkedPull]] = {}
+        self._parked: dict[QueueKey, dict[ParkedPull, None]] = {}  # in the order in which they came
         self._deadlines: list[tuple[float, int, ParkedPull]] = []
         self._order = itertools.count()
         self._loop = asyncio.get_running_loop()
@@ -65,7 +65,7 @@ class LongPolling:
             return False
         call.command.body = b""  # a view, even an empty one, would hold a whole receive buffer
         pull = ParkedPull(key, offset, self._loop.time() + timeout_s, call, context)
-        self._parked.setdefault(key, []).append(pull)
+        self._parked.setdefault(key, {})[pull] = None
         heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))
         self._count += 1
         self._arm()
@@ -75,7 +75,7 @@ class LongPolling:
         """Let go of those that were answered early or whose connection is closed; their deadlines may be far."""
         self._deadlines = [entry for entry in self._deadlines if _is_waited_for(entry[2])]
         heapq.heapify(self._deadlines)
-        waiting = {key: list(filter(_is_waited_for, pulls)) for key, pulls in self._parked.items()}
+        waiting = {key: dict.fromkeys(filter(_is_waited_for, pulls)) for key, pulls in self._parked.items()}
         self._parked = {key: pulls for key, pulls in waiting.items() if pulls}
         self._count = sum(map(len, self._parked.values()))
         kept = len(self._deadlines)
@@ -92,7 +92,7 @@ class LongPolling:
             self._count -= len(pulls)
             still = [pull for pull in pulls if not self._try(pull, max_offset)]
             if still:
-                self._parked.setdefault((topic, queue_id), []).extend(still)
+                self._parked.setdefault((topic, queue_id), {}).update(dict.fromkeys(still))
                 self._count += len(still)
 
     def _try(self, pull: ParkedPull, max_offset: int) -> bool:
@@ -103,14 +103,24 @@ class LongPolling:
 
     def wake(self, key: QueueKey, wanted: Callable[[ParkedPull], bool]) -> None:
         """Answer some of those that wait on a queue."""
-        pulls = self._parked.pop(key, [])
-        kept = [pull for pull in pulls if not wanted(pull)]
-        if kept:
-            self._parked[key] = kept
-        self._count -= len(pulls) - len(kept)
-        for pull in pulls:
-            if pull not in kept and _is_waited_for(pull):
+        pulls = self._parked.get(key, {})
+        woken = [pull for pull in pulls if wanted(pull)]
+        for pull in woken:
+            self._unpark(pull)
+        for pull in woken:
+            if _is_waited_for(pull):
                 self._wake(pull, True)
+
+    def _unpark(self, pull: ParkedPull) -> bool:
+        """Take a pull out; says whether it was parked."""
+        pulls = self._parked.get(pull.key, {})
+        if pull not in pulls:
+            return False
+        del pulls[pull]
+        if not pulls:
+            del self._parked[pull.key]
+        self._count -= 1
+        return True
 
     def wake_all(self) -> None:
         """Answer everyone, for example before stopping."""
@@ -130,13 +140,8 @@ class LongPolling:
         now = self._loop.time()
         while self._deadlines and self._deadlines[0][0] <= now + 0.001:
             pull = heapq.heappop(self._deadlines)[2]
-            pulls = self._parked.get(pull.key)
-            if pull.call.answered or pulls is None or pull not in pulls:
+            if pull.call.answered or not self._unpark(pull):
                 continue
-            pulls.remove(pull)
-            self._count -= 1
-            if not pulls:
-                del self._parked[pull.key]
             if pull.call.channel.is_open:
                 self._wake(pull, True)
         self._arm()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -52,4 +53,46 @@ async def test_a_parked_pull_holds_no_receive_buffer() -> None:
     parked = call()
     polling.park(QUEUE, 0, HOUR_S, parked, None)
     assert parked.body == b""
+    polling.close()
+
+
+def cpu_s_of_expiry(count: int) -> float:
+    """CPU time that it takes when so many pulls of one queue run out of time together."""
+
+    async def run() -> float:
+        woken: list[ParkedPull] = []
+
+        def answer(pull: ParkedPull, timed_out: bool) -> bool:
+            assert timed_out
+            woken.append(pull)
+            return True
+
+        polling = LongPolling(answer)
+        one = call()
+        for _ in range(count):
+            polling.park(QUEUE, 0, 0.0, Call(one.channel, one.command), None)
+        began = time.process_time()
+        polling._expire()
+        took = time.process_time() - began
+        assert (len(woken), polling.count) == (count, 0)
+        polling.close()
+        return took
+
+    return asyncio.run(run())
+
+
+def test_time_runs_out_for_many_at_a_price_each() -> None:
+    few, many = min(cpu_s_of_expiry(1_000) for _ in range(3)), min(cpu_s_of_expiry(20_000) for _ in range(3))
+    assert many < 100 * few  # twenty times as many; four hundred times the work if each looked at all others
+
+
+async def test_an_arrival_looks_at_its_own_queue_only() -> None:
+    woken: list[ParkedPull] = []
+    polling = LongPolling(lambda pull, _timed_out: bool(woken.append(pull)) or True)
+    one = call()
+    for queue_id in range(10_000):
+        polling.park(("T", queue_id), 0, HOUR_S, Call(one.channel, one.command), None)
+    polling.arrived([("T", 77, 1)])
+    assert [pull.key for pull in woken] == [("T", 77)]
+    assert polling.count == 9_999
     polling.close()
