@@ -1,6 +1,6 @@
 """Store folders that pass from one broker to the other: fill one, and take down all that a broker serves from it.
 
-Segments are small, so files roll: 1 MiB of log, 300 entries of a ConsumeQueue, 500 keys of an index.
+Segments are small, so files roll: 1 MiB of log, 300 units of a queue, 40 of one of batches, 500 keys of an index.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ from cometmq.wire.requests.query import QueryMessage, ViewMessage
 from cometmq.wire.requests.send import SendBatchMessage, SendMessageV2
 from cometmq.wire.schema import Header
 
+from . import exchange_batches
 from .broker_scripts import sub_record
 
 SMALL_FILES: dict[str, object] = {
     "mappedFileSizeCommitLog": 1024 * 1024,
     "mappedFileSizeConsumeQueue": 300 * 20,
+    "mapperFileSizeBatchConsumeQueue": 40 * 46,
     "maxHashSlotNum": 100,
     "maxIndexNum": 500,
     "waitTimeMillsInSendQueue": 10_000,
@@ -79,6 +81,7 @@ class Served:
     by_key: dict[str, list[bytes]] = field(default_factory=dict)
     by_id: list[bytes] = field(default_factory=list)
     by_time: dict[int, list[str]] = field(default_factory=dict)
+    batches: dict[int, Any] = field(default_factory=dict)
 
 
 def fill(broker: BrokerProcess, first: int, count: int) -> None:
@@ -117,9 +120,14 @@ def await_offsets_on_disk(store: Path, committed: dict[int, str]) -> None:
 
 
 def queue_files(store: Path) -> dict[str, bytes]:
-    """The ConsumeQueue files of the topic, by their place."""
-    root = store / "consumequeue" / TOPIC
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    """The queue files of the topics, by their place."""
+    roots = (store / "consumequeue" / TOPIC, store / "batchconsumequeue" / exchange_batches.TOPIC)
+    return {
+        str(path.relative_to(store)): path.read_bytes()
+        for root in roots
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
 
 
 async def _with_channel(broker: BrokerProcess, use: Callable[[Channel], Any]) -> None:
@@ -144,6 +152,7 @@ async def _fill(channel: Channel, first: int, count: int) -> None:
             text += f"TAGS\x01tag{number % 3}\x02"
         body = b"large" * (LARGE // 5) if number % 50 == 3 else b"message %d" % number
         await channel.call(_send(SendMessageV2, queue, text), body, timeout_ms=10_000)
+    await exchange_batches.fill_batches(channel, first, count)
     for queue in range(QUEUES):
         commit = UpdateConsumerOffset(
             topic=TOPIC, consumer_group=GROUP, queue_id=queue, commit_offset=first // 3 + queue
@@ -164,6 +173,7 @@ def messages_of(count: int) -> int:
 async def _look(channel: Channel, messages: int) -> Served:
     found = Served()
     await _await_messages(channel, messages)
+    found.batches = await exchange_batches.look_at_batches(channel, GROUP)
     for queue in range(QUEUES):
         least = (await _ask(channel, GetMinOffset(TOPIC, queue))).ext["offset"]
         most = (await _ask(channel, GetMaxOffset(TOPIC, queue))).ext["offset"]
@@ -189,11 +199,14 @@ async def _ask(channel: Channel, request: Header) -> Command:
 
 async def _await_messages(channel: Channel, messages: int) -> None:
     """Dispatch follows storing: wait until the queues hold all."""
+    batched = exchange_batches.messages_of(
+        next(count for count in range(messages + 1) if messages_of(count) == messages)
+    )
     deadline = time.monotonic() + AWAIT_S
     while True:
         ends = [int((await _ask(channel, GetMaxOffset(TOPIC, queue))).ext["offset"]) for queue in range(QUEUES)]
-        if sum(ends) >= messages:
-            assert sum(ends) == messages
+        if sum(ends) >= messages and await exchange_batches.ends(channel) >= batched:
+            assert sum(ends) == messages and await exchange_batches.ends(channel) == batched
             return
         assert time.monotonic() < deadline, f"{messages} messages were stored, the queues end at {ends}"
         await asyncio.sleep(0.05)
