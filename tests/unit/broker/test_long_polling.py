@@ -88,7 +88,12 @@ def test_time_runs_out_for_many_at_a_price_each() -> None:
 
 async def test_an_arrival_looks_at_its_own_queue_only() -> None:
     woken: list[ParkedPull] = []
-    polling = LongPolling(lambda pull, _timed_out: bool(woken.append(pull)) or True)
+
+    def answer(pull: ParkedPull, _timed_out: bool) -> bool:
+        woken.append(pull)
+        return True
+
+    polling = LongPolling(answer)
     one = call()
     for queue_id in range(10_000):
         polling.park(("T", queue_id), 0, HOUR_S, Call(one.channel, one.command), None)
