@@ -72,6 +72,12 @@ def is_retry_or_dlq(topic: str) -> bool:
     return topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 
+def group_of_retry(retry_topic: str) -> str:
+    """The group that a retry topic belongs to; pop's are named `%RETRY%group+topic`."""
+    group, plus, topic = retry_topic.removeprefix(RETRY_PREFIX).partition("+")
+    return group if plus and topic and "+" not in topic else retry_topic.removeprefix(RETRY_PREFIX)
+
+
 def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
 

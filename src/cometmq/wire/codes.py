@@ -13,6 +13,8 @@ FRAME_SIZE_MAX: Final = 16_777_216
 # What we announce: the ordinal of V5_5_0 in MQVersion. From V4_9_4 on a client reads strict JSON.
 VERSION: Final = 513
 VERSION_STRICT_JSON: Final = 401
+# From V3_4_9 on a consumer may say itself how often a message is tried again.
+VERSION_OWN_MAXIMUM: Final = 121
 # From V3_0_11 on a broker registers a whole body, not its topics alone; from V5_0_0 on the compressed form of that
 # body ends with the mappings of static topics.
 VERSION_WHOLE_REGISTRATION: Final = 37

@@ -27,6 +27,7 @@ from cometmq.broker.inner_batches import (
     refuse_stray_number,
 )
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
+from cometmq.broker.retry.dead_letters import DeadLetters
 from cometmq.broker.sent_properties import SentProperties, waits
 from cometmq.broker.target_topics import AnySend, TargetTopics, queue_id_of
 from cometmq.broker.topics import Topics
@@ -78,8 +79,10 @@ class Send:
         messages: InnerMessages,
         unique_ids: UniqueIds,
         clock: Clock,
+        dead_letters: DeadLetters,
     ) -> None:
         self._topics = topics
+        self._dead_letters = dead_letters
         self._targets = targets
         self._store = store
         self._durability = durability
@@ -124,7 +127,7 @@ class Send:
 
     def _remember(self, key: tuple[str, ...], request: AnySend) -> None:
         topic = self._topics.get(request.topic)
-        if topic is not None and not request.sys_flag & INNER_BATCH:
+        if topic is not None and not request.sys_flag & INNER_BATCH and not topic.name.startswith(names.RETRY_PREFIX):
             if len(self._destinations) >= DESTINATIONS_MAX:
                 self._destinations.clear()
             self._destinations[key] = _destination(request, request.queue_id, topic)
@@ -151,7 +154,9 @@ class Send:
         topic = self._targets.topic(request, call)
         queue_id = queue_id_of(request, topic)
         destination = _destination(request, queue_id, topic)
-        if destination.sys_flag & INNER_BATCH:
+        if request.topic.startswith(names.RETRY_PREFIX):
+            self._store_retry(request, destination, call)
+        elif destination.sys_flag & INNER_BATCH:
             _, found = self._complete(request.properties or "")
             found.update(self._sent.own)
             self._store_inner_batch(destination, request.born_timestamp, found, given_count(found), call)
@@ -195,15 +200,38 @@ class Send:
         receipt = Receipt(f"{self._id_prefix}{at:016X}", queue_id, queue_offset, uniq_key)
         self._durability.answer_when_safe(at + size, call, receipt, sync=waiting)
 
-    def _store_special(self, destination: Destination, born_time_ms: int, found: dict[str, str], call: Call) -> None:
-        """A message that some stage may send elsewhere: delayed, timed, half of a transaction."""
+    def _store_retry(self, request: AnySend, destination: Destination, call: Call) -> None:
+        """A consumer that could not send a message back (36) sends it again itself, or has tried it often enough."""
+        dead = self._dead_letters.place_of_retry(
+            request.topic, request.reconsume_times, request.max_reconsume_times, call.command.version
+        )
+        if dead is None:
+            self._store_one(destination, request.born_timestamp, request.properties or "", call)
+            return
+        if not call.command.body:
+            raise ProtocolError(f"the message to {dead[0]} has no body; send at least one byte")
+        _, found = self._complete(request.properties or "")
+        found[properties.DELAY] = "-1"
+        self._store_special(destination, request.born_timestamp, found, call, dead)
+
+    def _store_special(
+        self,
+        destination: Destination,
+        born_time_ms: int,
+        found: dict[str, str],
+        call: Call,
+        instead: tuple[str, int] | None = None,
+    ) -> None:
+        """A message that some stage may send elsewhere: delayed, timed, half of a transaction.
+
+        One that goes to another topic and queue `instead` is acknowledged with the queue it was sent to.
+        """
         topic, queue_id, flag, sys_flag, reconsume_times = destination
         found.update(self._sent.own)
         if properties.PRIORITY in found and (known := self._topics.get(topic)) is not None:
             queue_id = queue_of_priority(found, queue_id, known.write_queue_nums)
         message = InnerMessage(
-            topic,
-            queue_id,
+            *(instead or (topic, queue_id)),
             call.command.body,
             found,
             flag,
