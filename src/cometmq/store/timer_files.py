@@ -20,7 +20,7 @@ from typing import Final
 
 from cometmq.store.fs import FileSystem
 from cometmq.store.timer_checkpoint import TimerCheckpoint
-from cometmq.store.timer_log import DELETE, NO_POS, UNIT_SIZE, TimerLog, TimerUnit
+from cometmq.store.timer_log import DELETE, NO_POS, ROLL, UNIT_SIZE, TimerLog, TimerUnit
 from cometmq.store.timer_wheel import TimerWheel
 
 _RECHECKED: Final = UNIT_SIZE * 20_000  # before the flushed position: Java's wheel may lag behind what it says
@@ -93,11 +93,18 @@ class TimerFiles:
         self.wheel.put(slot_ms, first, pos, number + (-1 if magic & DELETE else 1))
         return pos
 
-    def replace(self, slot_ms: int, write_time_ms: int, units: list[TimerUnit]) -> None:
-        """Let a slot hold these units only: the rest of it is delivered."""
+    def replace(self, slot_ms: int, write_time_ms: int, units: list[TimerUnit], delivered: TimerUnit) -> None:
+        """Let a slot hold these units only: the rest of it is delivered.
+
+        Recovery, Java's too, chains the last unit that it finds in the log for a slot. So where none is left, one of
+        the delivered is put again as a mark of recall that recalls nothing.
+        """
         self.wheel.clear(slot_ms)
-        for unit in units:
+        for unit in units or [delivered._replace(magic=delivered.magic & ~ROLL | DELETE)]:
             self.place(slot_ms, write_time_ms, unit.magic, unit.offset, unit.size, unit.topic_hash, unit.due_ms)
+        slot = self.wheel.slot(slot_ms)
+        if slot is not None and not units:
+            self.wheel.put(slot_ms, slot.first_pos, slot.last_pos, 0)
 
     def write(self) -> None:
         """Hand everything placed to the system, the log first."""

@@ -28,7 +28,7 @@ HALF_SLOTS: Final = 7 * 86_400
 SLOTS: Final = 2 * HALF_SLOTS
 FILE_SIZE: Final = SLOTS * SLOT_SIZE
 
-_BLOCK: Final = 512 * SLOT_SIZE
+_BLOCK: Final = 4096 * SLOT_SIZE
 _EMPTY_BLOCK: Final = bytes(_BLOCK)
 _INT_MAX: Final = 0x7FFFFFFF
 

@@ -6,7 +6,8 @@
     delivery        what is stored when the time has come
     metrics         how many wait
 
-How a producer names a message that waits is in `wire/recall_handle.py`. The files are in `store/timer_files.py`, `timer_wheel.py`, `timer_log.py` and `timer_checkpoint.py`.
+How a producer names a message that waits is in `wire/recall_handle.py`; the files are in `store/timer_files.py`,
+`timer_wheel.py`, `timer_log.py` and `timer_checkpoint.py`.
 
 Mirrors: org.apache.rocketmq.store.timer.
 """

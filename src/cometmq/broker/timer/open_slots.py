@@ -32,7 +32,7 @@ class Due(NamedTuple):
 class OpenSlot:
     """One slot, opened."""
 
-    __slots__ = ("began_at", "delivered", "end_ms", "markers", "recalled", "slot_ms", "strips")
+    __slots__ = ("began_at", "delivered_pos", "end_ms", "markers", "recalled", "slot_ms", "strips")
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
         self.slot_ms = slot_ms
@@ -41,7 +41,7 @@ class OpenSlot:
         self.strips = {end: array("q") for end in range(slot_ms + width, self.end_ms + 1, width)}
         self.recalled: set[str] = set()
         self.markers: list[int] = []  # positions of the marks of recall
-        self.delivered = False  # whether any was
+        self.delivered_pos: int | None = None  # position of one that was delivered
         self.began_at: int | None = None  # CommitLog offset behind which its deliveries stand
 
     def add(self, due_ms: int, due: Due) -> None:

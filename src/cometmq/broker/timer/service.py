@@ -97,7 +97,8 @@ class TimerService:
         self._open: dict[int, OpenSlot] = {}
         self._slot_heap: list[int] = []
         self._slots_known: set[int] = set()
-        self._recalled: dict[int, set[str]] = {}  # slot → keys: recalls that may still be on their way to the wheel
+        # (slot, key) → when to forget it: recalls that may still be on their way to the wheel.
+        self._recalled: dict[tuple[int, str], int] = {}
         self._write_time_ms = 0
         self._last_end = 0  # of what was delivered
         self._safe_end = 0
@@ -134,6 +135,8 @@ class TimerService:
         scan_offset = checkpoint.scan_offset if checkpoint.scan_offset is not None else store.written_offset
         self.progress = Progress(read_time_ms, self.queue_offset, scan_offset)
         self._write_time_ms = tick_ms
+        if checkpoint.scan_offset is None:  # from here on a kill must find where to look for marks
+            self._prepare_flush()()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="timer")
@@ -148,13 +151,18 @@ class TimerService:
         if self._safe_end < self._last_end:
             return  # what was delivered is not known to be safe: as after a kill, the marks will tell
         for slot in self._open.values():
-            if slot.delivered:
-                units = [unit for pos in slot.waiting() if (unit := self._files.log.unit_at(pos)) is not None]
-                self._files.replace(slot.slot_ms, max(self._write_time_ms, slot.slot_ms), units)
-                slot.began_at = None
+            self._leave(slot)
         self._files.write()
         self.progress = self._progress(self._clock.now_ms())
         await self.flush(thorough=True)
+
+    def _leave(self, slot: OpenSlot) -> None:
+        """Let the files hold of an opened slot only what still waits."""
+        unit_at = self._files.log.unit_at
+        if slot.delivered_pos is not None and (delivered := unit_at(slot.delivered_pos)) is not None:
+            units = [unit for pos in slot.waiting() if (unit := unit_at(pos)) is not None]
+            self._files.replace(slot.slot_ms, max(self._write_time_ms, slot.slot_ms), units, delivered)
+        slot.began_at = None
 
     async def _run(self) -> None:
         while not self._closing:
@@ -257,8 +265,9 @@ class TimerService:
 
     def recall(self, key: str, slot_ms: int) -> None:
         """A mark of recall was stored for a slot; one that is about to open cannot wait until it is read back."""
-        if slot_ms <= self._clock.now_ms() + 2 * self._precision_ms:
-            self._recalled.setdefault(slot_ms, set()).add(key)
+        now_ms = self._clock.now_ms()
+        if slot_ms <= now_ms + 2 * self._precision_ms:
+            self._recalled[slot_ms, key] = max(slot_ms, now_ms) + BLANK_SLOTS * self._precision_ms
 
     async def _open_until(self, time_ms: int) -> None:
         loop = asyncio.get_running_loop()
@@ -300,8 +309,16 @@ class TimerService:
             finally:
                 if taken:
                     slot.give_back(taken)
-            if slot.done(self._clock.now_ms()) and self._write_time_ms >= slot.end_ms:
-                del self._open[slot_ms]
+        self._forget_done()
+
+    def _forget_done(self) -> None:
+        """The oldest slots that are empty, and stay so; none before an older one, for the progress is one time."""
+        now_ms = self._clock.now_ms()
+        for slot_ms in sorted(self._open):
+            slot = self._open[slot_ms]
+            if not slot.done(now_ms) or self._write_time_ms < slot.end_ms:
+                return
+            del self._open[slot_ms]
 
     async def _deliver_chunk(self, slot: OpenSlot, taken: array[int]) -> None:
         """Deliver the first of what was taken, and take them off."""
@@ -310,32 +327,32 @@ class TimerService:
         now_ms = self._clock.now_ms()
         if slot.began_at is None:
             slot.began_at = self._store.written_offset
-        slot.delivered = self._changed = True
-        recalled = slot.recalled | self._recalled.get(slot.slot_ms, set())
+        slot.delivered_pos, self._changed = dues[-1].pos, True
         done = 0
         try:
             for due, record in zip(dues, records, strict=True):
                 if record is not None and due.offset not in self._delivered:
-                    self._deliver_one(due, record, recalled, now_ms)
+                    self._deliver_one(slot, due, record, now_ms)
                 done += 1
         finally:
             del taken[: done * FIELDS]
 
-    def _deliver_one(self, due: Due, record: Record, recalled: set[str], now_ms: int) -> None:
-        message = rolled(record, due.write_time_ms, now_ms) if due.magic & ROLL else None
-        if message is None:
-            message = delivered(record, due.write_time_ms, now_ms)
+    def _deliver_one(self, slot: OpenSlot, due: Due, record: Record, now_ms: int) -> None:
+        roll = bool(due.magic & ROLL)
+        message = (rolled if roll else delivered)(record, due.write_time_ms, now_ms)
         if message is None:
             log.warning("the record at %d of the log does not say where it is to be delivered", due.offset)
             return
         found = message.properties
-        topic, uniq_key = found[properties.REAL_TOPIC], found.get(properties.UNIQ_KEY)
-        self._metrics.add(topic, -1, now_ms)
-        if recalled and uniq_key is not None:
-            key = delete_key(topic, uniq_key, with_topic=self._keys_with_topic)
-            if key in recalled:
-                self._metrics.add(topic, 1, now_ms)  # its mark took one off already
-                return
+        topic, out_ms = found[properties.REAL_TOPIC], int(found[properties.TIMER_OUT_MS])
+        recalls = found.get(properties.TIMER_DEL_UNIQKEY)
+        if recalls is not None:
+            self.recall(recalls, out_ms)  # rolled late, it may come too late to the wheel
+        else:
+            key = delete_key(topic, found.get(properties.UNIQ_KEY, ""), with_topic=self._keys_with_topic)
+            if key in slot.recalled or (out_ms, key) in self._recalled:
+                return  # its mark took one off the count
+        self._metrics.add(topic, 1 if recalls is not None else -1, now_ms)
         try:
             placed = self._messages.put(message)
         except (MessageRefused, RequestRefused) as refused:
@@ -361,8 +378,8 @@ class TimerService:
         now_ms = self._clock.now_ms()
         self._write_time_ms = max(self._write_time_ms, self._tick(now_ms))
         progress = self._progress(now_ms)
-        for slot_ms in [slot_ms for slot_ms in self._recalled if slot_ms < progress.read_time_ms]:
-            del self._recalled[slot_ms]
+        if self._recalled:
+            self._recalled = {name: until for name, until in self._recalled.items() if until >= now_ms}
         if self._delivered and progress.read_time_ms >= self._recovered_until_ms:
             self._delivered.clear()
 
@@ -385,17 +402,20 @@ class TimerService:
 
     async def flush(self, *, thorough: bool = False) -> None:
         """Save the progress if it is worth it: files first, then the checkpoint that relies on them."""
-        progress, now_ms = self.progress, self._clock.now_ms()
+        now_ms = self._clock.now_ms()
         if not (thorough or self._changed or now_ms - self._saved_at_ms >= SAVE_EVERY_MS):
             return
         self._changed, self._saved_at_ms = False, now_ms
-        checkpoint = self._files.checkpoint
+        await asyncio.get_running_loop().run_in_executor(None, self._prepare_flush())
+
+    def _prepare_flush(self) -> Callable[[], None]:
+        progress, checkpoint = self.progress, self._files.checkpoint
         if (progress.read_time_ms, progress.queue_offset) != (checkpoint.read_time_ms, checkpoint.queue_offset):
-            checkpoint.timestamp_ms = now_ms
+            checkpoint.timestamp_ms = self._clock.now_ms()
             checkpoint.counter += 1
         checkpoint.read_time_ms, checkpoint.queue_offset, checkpoint.scan_offset = progress
         checkpoint.master_queue_offset = progress.queue_offset
-        await asyncio.get_running_loop().run_in_executor(None, self._files.prepare_flush())
+        return self._files.prepare_flush()
 
     async def delete_expired(self) -> None:
         """Remove log files of which every message has left the CommitLog."""
