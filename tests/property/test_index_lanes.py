@@ -39,7 +39,7 @@ def files(index: IndexService, folder: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(Path(folder).iterdir())]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(messages, max_size=60), st.integers(1, 7))
 def test_both_ways_write_the_same_files(many: list[tuple[str, str, str, str, int]], turn: int) -> None:
     config = StoreConfig(max_hash_slot_num=16, max_index_num=60)

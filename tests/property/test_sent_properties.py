@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cometmq.broker.sent_properties import SentProperties, waits
@@ -20,6 +20,7 @@ pieces = st.one_of(
 texts = st.tuples(st.lists(pieces, max_size=5).map("\x02".join), st.sampled_from(["\x02", "\x02", ""])).map("".join)
 
 
+@settings(deadline=None)
 @given(st.lists(texts, max_size=8))
 @example(["UNIQ_KEY\x01a\x02TAGS\x01t\x02", "TAGS\x01t\x02UNIQ_KEY\x01b\x02", "UNIQ_KEY\x01\x02TAGS\x01t\x02"])
 @example(["UNIQ_KEY\x01a\x02", "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02", "UNIQ_KEY\x01a"])

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
@@ -53,6 +53,7 @@ def sound(**changed: str) -> bytes:
     return b"{%s}" % ",".join(f'"{name}":{value}' for name, value in (fields | changed).items()).encode()
 
 
+@settings(deadline=None)
 @given(headers())
 @example(sound())
 @example(sound(code="1.0"))
@@ -67,10 +68,9 @@ def sound(**changed: str) -> bytes:
 @example(sound(serialize="1"))
 @example(sound(strange="[" * 2_000))
 def test_both_readers_agree(header: bytes) -> None:
-    view = memoryview(header)
-    quick = outcome(lambda: command._decode_json(view, view[:0]))
-    assert quick == outcome(lambda: command._decode_odd_json(view))
+    quick = outcome(lambda: command._decode_json(header))
+    assert quick == outcome(lambda: command._decode_odd_json(header))
 
 
 def test_a_sound_header_takes_the_quick_way() -> None:
-    assert type(command._decode_json(memoryview(sound()), memoryview(b""))) is command._SoundHeader
+    assert type(command._decode_json(sound())) is command._SoundHeader

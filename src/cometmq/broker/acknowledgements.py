@@ -53,7 +53,11 @@ class Acknowledgements:
             properties.MSG_REGION: config.region_id,
             properties.TRACE_ON: "true" if config.trace_on else "false",
         }
-        self._template = ReplyTemplate(self.fixed_fields, ("msgId", "queueId", "queueOffset", "transactionId"))
+        self._template = ReplyTemplate(
+            self.fixed_fields,
+            ("msgId", "queueId", "queueOffset", "transactionId"),
+            texts=("msgId", "transactionId"),
+        )
 
     def send(self, call: Call, receipt: Receipt, code: int = _SUCCESS) -> None:
         """Tell the producer, in the header form that it speaks."""
@@ -74,7 +78,11 @@ class Acknowledgements:
         # A unique key is the producer's own text: only one that needs no escape goes into the template.
         if code == _SUCCESS and command.serialize == _JSON and transaction_id and transaction_id.isalnum():
             return self._template.fill(
-                command.opaque, receipt.msg_id, receipt.queue_id, receipt.queue_offset, transaction_id
+                command.opaque,
+                receipt.msg_id.encode(),
+                receipt.queue_id,
+                receipt.queue_offset,
+                transaction_id.encode(),
             )
         fields = {
             "msgId": receipt.msg_id,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from functools import lru_cache
 from operator import mul
 from sys import byteorder
 from typing import Final
@@ -96,11 +95,19 @@ def string_hash(text: str) -> int:
 
 def tags_code(tags: str | None) -> int:
     """The tag's hash as a ConsumeQueue unit stores it; no tag is 0."""
-    if not tags:
-        return 0
-    return _remembered_hash(tags) if len(tags) <= REMEMBERED_LENGTH_MAX else string_hash(tags)
+    code = _TAGS_CODES.get(tags)
+    if code is None:
+        assert tags is not None
+        code = string_hash(tags)
+        if len(tags) <= REMEMBERED_LENGTH_MAX:
+            if len(_TAGS_CODES) > REMEMBERED_TAGS_MAX:
+                _TAGS_CODES.clear()
+                _TAGS_CODES[None] = 0
+            _TAGS_CODES[tags] = code
+    return code
 
 
 # A program has few tags and sends them often; long ones are not kept, whoever sends them.
+REMEMBERED_TAGS_MAX: Final = 4096
 REMEMBERED_LENGTH_MAX: Final = 64
-_remembered_hash = lru_cache(4096)(string_hash)
+_TAGS_CODES: dict[str | None, int] = {None: 0}

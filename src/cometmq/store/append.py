@@ -50,6 +50,9 @@ class Appended(NamedTuple):
     store_time_ms: int
 
 
+_appended: Final = tuple.__new__  # half the price of the class's own
+
+
 class AppendedBatch(NamedTuple):
     """Where the messages of a batch stand."""
 
@@ -165,7 +168,7 @@ class Appender:
         self.undispatched.append(
             (end, queue, at, size, tags_code(tags), unit_offset, keys, uniq_key, now_ms, sys_flag, tags)
         )
-        return Appended(at, size, queue_offset, now_ms)
+        return _appended(Appended, (at, size, queue_offset, now_ms))
 
     def append_delayed(self, level_text: str, *message: Any) -> Appended:
         """As `append`, for the schedule topic: the queue's unit says when to deliver instead of the tags' hash."""

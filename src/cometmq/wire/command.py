@@ -74,17 +74,19 @@ def decode_command(frame: bytes | memoryview) -> Command:
     """Read a frame (without its leading length)."""
     if len(frame) < 4:
         raise ProtocolError(f"a frame of {len(frame)} bytes has no header length")
-    view = memoryview(frame)
     (marked,) = _MARKED_SIZE.unpack_from(frame)
     end = 4 + (marked & _HEADER_SIZE_MAX)
-    if end > len(view):
-        raise ProtocolError(f"a header of {end - 4} bytes in a frame of {len(view)}")
+    if end > len(frame):
+        raise ProtocolError(f"a header of {end - 4} bytes in a frame of {len(frame)}")
     form = marked >> 24
     if form == _JSON:
-        return _decode_json(view[4:end], view[end:])
-    if form == _ROCKETMQ:
-        return _decode_binary(view[4:end], view[end:])
-    raise ProtocolError(f"header form {form}: 0 (JSON) and 1 (ROCKETMQ) are known")
+        command = _decode_json(frame[4:end])
+    elif form == _ROCKETMQ:
+        command = _decode_binary(bytes(frame[4:end]))
+    else:
+        raise ProtocolError(f"header form {form}: 0 (JSON) and 1 (ROCKETMQ) are known")
+    command.body = frame[end:]
+    return command
 
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-0x8000_0000, le=0x7FFF_FFFF)]
@@ -108,17 +110,16 @@ class _SoundHeader(Command, eq=False, gc=False, kw_only=True, forbid_unknown_fie
 _read_sound_header: Final = msgspec.json.Decoder(_SoundHeader).decode
 
 
-def _decode_json(header: memoryview, body: memoryview) -> Command:
+def _decode_json(header: Body) -> Command:
     try:
         command: Command = _read_sound_header(header)
         command.language = _LANGUAGES[command.language]
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
-        command = _decode_odd_json(header)
-    command.body = body
+        return _decode_odd_json(header)
     return command
 
 
-def _decode_odd_json(header: memoryview) -> Command:
+def _decode_odd_json(header: Body) -> Command:
     """Read any header that fastjson would, as it would: this is the rule, `_SoundHeader` its short cut."""
     fields = fastjson.loads(header)
     if not isinstance(fields, dict):
@@ -139,8 +140,7 @@ def _decode_odd_json(header: memoryview) -> Command:
     )
 
 
-def _decode_binary(header: memoryview, body: memoryview) -> Command:
-    data = bytes(header)
+def _decode_binary(data: bytes) -> Command:
     try:
         code, language, version, opaque, flag, remark_size = _BINARY_HEAD.unpack_from(data)
         ext_at = _BINARY_HEAD.size + remark_size
@@ -155,7 +155,6 @@ def _decode_binary(header: memoryview, body: memoryview) -> Command:
         opaque=opaque,
         flag=flag,
         ext=ext,
-        body=body,
         remark=remark or None,
         language=language if language in _LANGUAGE_NAMES else _OTHER,
         version=version,

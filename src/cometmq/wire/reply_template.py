@@ -5,7 +5,7 @@ The replies to sends and pulls leave this way. Values must need no escape in JSO
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
@@ -17,9 +17,16 @@ _OPAQUE: Final = 987_654_321  # stands where the opaque goes
 
 
 class ReplyTemplate:
-    """The frame of a reply with gaps for the opaque and for the fields in `varying`."""
+    """The frame of a reply with gaps for the opaque and for the fields in `varying`: numbers, or texts as bytes."""
 
-    def __init__(self, fixed: Mapping[str, str], varying: Sequence[str], remark: str | None = None) -> None:
+    def __init__(
+        self,
+        fixed: Mapping[str, str],
+        varying: Sequence[str],
+        remark: str | None = None,
+        *,
+        texts: Container[str] = (),
+    ) -> None:
         sample = Command(
             ResponseCode.SUCCESS,
             opaque=_OPAQUE,
@@ -29,11 +36,11 @@ class ReplyTemplate:
         )
         text = encode_head(sample, 0)[_LENGTHS.size :].decode().replace("%", "%%")
         for name in varying:
-            text = text.replace(f'"{name}":"?"', f'"{name}":"%s"', 1)
-        self._text = text.replace(f'"opaque":{_OPAQUE}', '"opaque":%d', 1)
+            text = text.replace(f'"{name}":"?"', f'"{name}":"{"%b" if name in texts else "%d"}"', 1)
+        self._header = text.replace(f'"opaque":{_OPAQUE}', '"opaque":%d', 1).encode()
 
-    def fill(self, opaque: int, *values: object, body_size: int = 0) -> bytes:
+    def fill(self, opaque: int, *values: int | bytes, body_size: int = 0) -> bytes:
         """The frame up to its body; `values` in the order of `varying`."""
-        header = (self._text % (*values, opaque)).encode()
+        header = self._header % (*values, opaque)
         size = len(header)
         return _LENGTHS.pack(4 + size + body_size, size) + header

@@ -58,6 +58,7 @@ _FOUND_REPLY: Final = ReplyTemplate(
     {},
     ("popTime", "invisibleTime", "reviveQid", "restNum", "startOffsetInfo", "msgOffsetInfo"),
     ReadStatus.FOUND.name,
+    texts=("startOffsetInfo", "msgOffsetInfo"),
 )
 
 
@@ -300,8 +301,8 @@ class Popping:
                 header.invisible_time,
                 header.revive_qid,
                 header.rest_num,
-                header.start_offset_info,
-                header.msg_offset_info,
+                (header.start_offset_info or "").encode(),
+                (header.msg_offset_info or "").encode(),
                 body_size=size,
             )
             call.reply_frame(frame, *pieces)
