@@ -32,16 +32,20 @@ class Asker:
 
     def ask(self, request: Header, body: bytes = b"") -> Command:
         """The answer; one other than success is raised as `PeerRefused`."""
+        answer = self.exchange(request, body)
+        if answer.code != ResponseCode.SUCCESS:
+            raise PeerRefused(answer.code, answer.remark or "", self.address)
+        return answer
+
+    def exchange(self, request: Header, body: bytes = b"") -> Command:
+        """Whatever the broker answers."""
         self._opaque += 1
         command = Command(request.code, ext=request.write(), body=body, opaque=self._opaque, language=LanguageCode.JAVA)
         self._socket.sendall(encode_command(command))
         while True:
             answer = decode_command(self._exactly(int.from_bytes(self._exactly(4), "big")))
             if answer.is_response and answer.opaque == self._opaque:  # brokers also ask things of their clients
-                break
-        if answer.code != ResponseCode.SUCCESS:
-            raise PeerRefused(answer.code, answer.remark or "", self.address)
-        return answer
+                return answer
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray()

@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final
 
 from bench.cpu import CpuMeter
+from bench.frames import send_request
 from bench.tally import Invalid, Tally
 from bench.workloads import BODY_SIZE, PULL_COUNT, QUEUES, Job
 from cometmq.model.sysflag import PullFlag
@@ -105,9 +106,5 @@ class _Delivery:
             raise Invalid(f"{self._sent} messages were sent, and {len(self._arrived)} arrived")
 
     def _message(self, queue: int) -> SendMessageV2:
-        return SendMessageV2(
-            producer_group="bench-delivery", topic=self._job.topic, default_topic="TBW102",
-            default_topic_queue_nums=QUEUES, queue_id=queue, sys_flag=0, born_timestamp=1_767_225_600_000, flag=0,
-            properties=f"UNIQ_KEY\x01{self._job.seed & 0xFFFFFFFF:08X}{self._sent:024X}\x02WAIT\x01true\x02",
-            reconsume_times=0, unit_mode=False, batch=False, broker_name="broker-a",
-        )  # fmt: skip
+        key = f"{self._job.seed & 0xFFFFFFFF:08X}{self._sent:024X}"
+        return send_request(self._job.topic, queue, f"UNIQ_KEY\x01{key}\x02WAIT\x01true\x02")

@@ -17,6 +17,7 @@ from bench.frames import Batches, Pulls, Sends
 from bench.pump import Pump
 from bench.single import run_single
 from bench.tally import Invalid, Tally
+from bench.timers import run_timers
 from bench.workloads import BATCH_COUNT, PULL_COUNT, RECENT_COUNT, Job
 from cometmq.errors import CometError
 
@@ -42,6 +43,8 @@ def _load(job: Job, ends: list[int]) -> Tally:
         return Pump(job, Batches(job.topic, job.connections, job.seed), BATCH_COUNT).run()
     if job.kind == "delivery":
         return run_delivery(job, ends)
+    if job.kind == "timers":
+        return run_timers(job, ends)
     ranges = [(max(0, end - RECENT_COUNT), end) for end in ends]
     return Pump(job, Pulls(job.topic, job.connections, ranges), PULL_COUNT, check_records=True).run()
 

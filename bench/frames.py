@@ -101,7 +101,7 @@ class Pulls:
 
     def __init__(self, topic: str, connections: int, ranges: list[tuple[int, int]]) -> None:
         pulls = [
-            Block([_frame(_pull(topic, queue, offset))], PULL_COUNT)
+            Block([frame_of(_pull(topic, queue, offset))], PULL_COUNT)
             for offset_index in range(max((end - begin) // PULL_COUNT for begin, end in ranges))
             for queue, (begin, end) in enumerate(ranges)
             if (offset := begin + offset_index * PULL_COUNT) + PULL_COUNT <= end
@@ -127,9 +127,10 @@ def _places(data: bytes | bytearray, mark: bytes, skip: int) -> Iterator[int]:
         at = data.find(mark, at + 1)
 
 
-def _frame(request: Header, body: bytes = b"") -> bytes:
+def frame_of(request: Header, body: bytes = b"", opaque: int = OPAQUE_FIRST) -> bytes:
+    """A request as the Java client writes it."""
     return encode_command(
-        Command(request.code, ext=request.write(), body=body, opaque=OPAQUE_FIRST, language=LanguageCode.JAVA)
+        Command(request.code, ext=request.write(), body=body, opaque=opaque, language=LanguageCode.JAVA)
     )
 
 
@@ -146,13 +147,18 @@ def _properties(unique_key: str) -> str:
     return f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01true\x02TAGS\x01TagA\x02"
 
 
-def _send(topic: str, queue: int, seed: int, connection: int) -> bytes:
-    request = SendMessageV2(
+def send_request(topic: str, queue: int, properties: str) -> SendMessageV2:
+    """One message to one queue."""
+    return SendMessageV2(
         producer_group=_GROUP, topic=topic, default_topic="TBW102", default_topic_queue_nums=QUEUES, queue_id=queue,
-        sys_flag=0, born_timestamp=1_767_225_600_000, flag=0, properties=_properties(_unique_key(seed, connection)),
-        reconsume_times=0, unit_mode=False, batch=False, broker_name=_BROKER,
+        sys_flag=0, born_timestamp=1_767_225_600_000, flag=0, properties=properties, reconsume_times=0,
+        unit_mode=False, batch=False, broker_name=_BROKER,
     )  # fmt: skip
-    return _frame(request, _body(seed, connection, queue))
+
+
+def _send(topic: str, queue: int, seed: int, connection: int) -> bytes:
+    request = send_request(topic, queue, _properties(_unique_key(seed, connection)))
+    return frame_of(request, _body(seed, connection, queue))
 
 
 def _batch(topic: str, queue: int, seed: int, connection: int) -> bytes:
@@ -163,7 +169,7 @@ def _batch(topic: str, queue: int, seed: int, connection: int) -> bytes:
         reconsume_times=0, unit_mode=False, batch=True, broker_name=_BROKER,
     )  # fmt: skip
     inner = _properties(key).encode()
-    return _frame(request, encode_batch((0, _body(seed, connection, queue, n), inner) for n in range(BATCH_COUNT)))
+    return frame_of(request, encode_batch((0, _body(seed, connection, queue, n), inner) for n in range(BATCH_COUNT)))
 
 
 def _pull(topic: str, queue: int, offset: int) -> PullMessage:

@@ -31,6 +31,8 @@ METRICS = (
     Metric("latency_p99", "One send in flight, p99", "ms", "latency", "p99_ms", False),
     Metric("delivery_p50", "Producer to consumer at 1,000 msg/s, p50", "ms", "delivery", "p50_ms", False),
     Metric("delivery_p99", "Producer to consumer at 1,000 msg/s, p99", "ms", "delivery", "p99_ms", False),
+    Metric("timers_p99", "100,000 timers in 5 s: how late, p99", "ms", "timers", "p99_ms", False),
+    Metric("timers_worst", "100,000 timers in 5 s: how late, worst", "ms", "timers", "worst_ms", False),
     Metric("sync_sends", "Sends, pipelined, SYNC_FLUSH", "msg/s", "sync_sends", "rate_per_s", True),
     Metric("memory", "Idle memory, NameServer + broker", "MB", "idle", "memory_mb", False),
     Metric("memory_standalone", "Idle memory, standalone", "MB", "idle", "memory_mb", False, "standalone"),

@@ -183,6 +183,17 @@ def _add_idle(plan: Plan, result: Result, round_number: int, server: Side | Come
 
 
 def _line(round_number: int, rounds: int, workload: str, side: str, values: dict[str, float]) -> str:
-    shown = ("startup_s", "memory_mb", "rate_per_s", "p50_ms", "p99_ms", "busy", "driver_cpu", "server_cpu")
+    shown = (
+        "startup_s",
+        "memory_mb",
+        "rate_per_s",
+        "p50_ms",
+        "p99_ms",
+        "worst_ms",
+        "early",
+        "busy",
+        "driver_cpu",
+        "server_cpu",
+    )
     numbers = "  ".join(f"{key} {values[key]:,g}" for key in shown if key in values)
     return f"round {round_number}/{rounds}  {workload:<10} {side:<10} {numbers}"

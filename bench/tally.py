@@ -28,6 +28,8 @@ class Tally:
     per_cpu_s: float
     acknowledged_total: int = 0
     busy_total: int = 0
+    worst_ms: float = 0.0
+    early: int = 0
 
     @classmethod
     def of(cls, messages: int, elapsed_s: float, latencies_ns: Sequence[int], busy: int, cpu: CpuMeter) -> Self:

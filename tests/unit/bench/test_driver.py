@@ -34,7 +34,7 @@ def job(side: Side, workload: Workload, topic: str) -> Job:
     return Job.from_json(dataclasses.replace(made, topic=topic).to_json())
 
 
-@pytest.mark.parametrize("name", ["sends", "latency", "batches", "delivery"])
+@pytest.mark.parametrize("name", ["sends", "latency", "batches", "delivery", "timers"])
 def test_what_is_acknowledged_is_stored(side: Side, name: str) -> None:
     topic = f"driver-{name}"
     with Asker(side.address) as asker:
