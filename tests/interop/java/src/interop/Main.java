@@ -37,6 +37,8 @@ public final class Main {
         SCENARIOS.put("create", Topics::create);
         SCENARIOS.put("delete", Topics::delete);
         SCENARIOS.put("failover", Failover::failover);
+        SCENARIOS.put("restart", Restart::restart);
+        SCENARIOS.put("batch_queue", Batches::batchQueue);
         SCENARIOS.put("request", Asking::request);
         SCENARIOS.put("trace", Asking::trace);
         SCENARIOS.put("compressed", Asking::compressed);
