@@ -18,7 +18,7 @@ from tests.original.cluster import Kind
 # In this order: `push` and `poll` read what `thousand` sent.
 SCENARIOS = (
     "thousand", "push", "poll", "batch", "oneway", "async", "properties", "large", "too_large", "long_properties",
-    "absent", "tags", "wake", "commit", "create", "delete",
+    "absent", "tags", "sql", "wake", "commit", "create", "delete",
 )  # fmt: skip
 # What the Go client has no public call for, or (request) registers too late for: its heartbeat comes every 30 s.
 JAVA_SCENARIOS = ("query", "offsets", "trace", "compressed", "request")
@@ -34,7 +34,9 @@ def server_kind() -> Kind:
 
 @pytest.fixture(scope="session")
 def cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH") as running:
+    with Cluster(
+        server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH", conf={"enablePropertyFilter": "true"}
+    ) as running:
         yield running
 
 

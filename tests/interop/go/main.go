@@ -27,6 +27,7 @@ var scenarios = map[string]func(*session) (facts, error){
 	"push":            push,
 	"poll":            poll,
 	"tags":            tags,
+	"sql":             sql,
 	"wake":            wake,
 	"commit":          commit,
 	"create":          create,

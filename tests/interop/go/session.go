@@ -123,6 +123,10 @@ func (s *session) pullerOf(group, instance, topic, expression string) (rocketmq.
 
 // pushed consumes the topic from its beginning until so many messages came, and gives them by queue and offset.
 func (s *session) pushed(topic, expression string, count int) ([]*primitive.MessageExt, error) {
+	return s.selected(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: expression}, count)
+}
+
+func (s *session) selected(topic string, selector consumer.MessageSelector, count int) ([]*primitive.MessageExt, error) {
 	if _, err := s.queues(topic); err != nil {
 		return nil, err
 	}
@@ -134,7 +138,6 @@ func (s *session) pushed(topic, expression string, count int) ([]*primitive.Mess
 	}
 	var lock sync.Mutex
 	var got []*primitive.MessageExt
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: expression}
 	err = made.Subscribe(topic, selector, func(_ context.Context, m ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		lock.Lock()
 		defer lock.Unlock()

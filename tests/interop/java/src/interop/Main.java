@@ -30,6 +30,7 @@ public final class Main {
         SCENARIOS.put("push", Consuming::push);
         SCENARIOS.put("poll", Consuming::poll);
         SCENARIOS.put("tags", Consuming::tags);
+        SCENARIOS.put("sql", Filtering::sql);
         SCENARIOS.put("wake", Consuming::wake);
         SCENARIOS.put("commit", Consuming::commit);
         SCENARIOS.put("query", LookingUp::query);
