@@ -33,6 +33,8 @@ var scenarios = map[string]func(*session) (facts, error){
 	"create":          create,
 	"delete":          remove,
 	"failover":        failover,
+	"member":          member,
+	"orderly_member":  orderlyMember,
 }
 
 func main() {

@@ -40,6 +40,8 @@ public final class Main {
         SCENARIOS.put("failover", Failover::failover);
         SCENARIOS.put("restart", Restart::restart);
         SCENARIOS.put("batch_queue", Batches::batchQueue);
+        SCENARIOS.put("member", Members::member);
+        SCENARIOS.put("beginnings", Members::beginnings);
         SCENARIOS.put("request", Asking::request);
         SCENARIOS.put("trace", Asking::trace);
         SCENARIOS.put("compressed", Asking::compressed);

@@ -1,0 +1,223 @@
+"""Consumers that start, stop, are killed and join in the middle: nothing is lost, and promised order is kept.
+
+Each member is a process. A sender in this process keeps sending to every queue while they come and go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from threading import Event, Thread
+from typing import NamedTuple, Self
+
+import pytest
+from tests.interop.clients import Client, Program, java_client
+from tests.original import Cluster
+from tests.original.cluster import Kind
+from tests.original.java import COMPACT_JVM, JavaBroker
+
+from cometmq.net.pool import connect
+from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.send import SendMessageV2
+
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+
+QUEUES = 4
+WAIT_S = 90
+MOVED_WITHIN_S = 10
+LOCK_MS = 4_000  # 60 s by default; the clients below lock as much more often than theirs
+LOCK_KEY = "rocketmq.broker.rebalance.lockMaxLiveTime"
+ORDERLY_FLAGS = (
+    "-Drocketmq.client.rebalance.lockInterval=500",
+    "-Drocketmq.client.rebalance.lockMaxLiveTime=2000",
+    "-Drocketmq.client.rebalance.waitInterval=1000",
+)
+JAVA_MEMBERS = tuple(
+    Client(f"java-{version}-member", java_client(version, *ORDERLY_FLAGS)) for version in ("5.5.0", "4.9.8")
+)
+
+
+class Got(NamedTuple):
+    """One delivery."""
+
+    at: int
+    queue: int
+    offset: int
+    body: str
+    member: str
+
+
+class Member(Program):
+    """A consumer in a process of its own."""
+
+    def __init__(self, name: str, client: Client, cluster: Cluster, scenario: str, folder: Path) -> None:
+        super().__init__(client, cluster, [scenario], folder / name)
+        self.name = name
+
+    def got(self, way: str) -> list[Got]:
+        found = [line for line in self.lines() if line.get("got") == way]
+        return [Got(line["at"], line["queue"], line["offset"], line["body"], self.name) for line in found]
+
+    def holds(self, way: str) -> list[int]:
+        held = [line["holds"][way] for line in self.lines() if "holds" in line]
+        return list(held[-1]) if held else []
+
+    def leave(self) -> None:
+        self.go_on()
+        assert self.finish()["member"] == {"left": True}
+
+
+class Sender:
+    """Sends to every queue of some topics, one message after the other, until it is left."""
+
+    def __init__(self, cluster: Cluster, topics: Sequence[str]) -> None:
+        self.sent: dict[str, list[str]] = {topic: [] for topic in topics}
+        self._address = cluster.broker.addr
+        self._enough = Event()
+        self._thread = Thread(target=lambda: asyncio.run(self._send()))
+
+    async def _send(self) -> None:
+        channel = await connect(self._address)
+        number = 0
+        while not self._enough.is_set():
+            for topic, sent in self.sent.items():
+                body = str(number)
+                request = SendMessageV2("sender", topic, "TBW102", 4, number % QUEUES, 0, 1, 0, "")
+                await channel.call(request, body.encode())
+                sent.append(body)
+            number += 1
+            await asyncio.sleep(0.01)
+        channel.close()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._enough.set()
+        self._thread.join()
+
+
+def await_that(what: str, is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s in vain: {what}"
+        time.sleep(0.1)
+
+
+def make_topics(cluster: Cluster, topics: Sequence[str]) -> None:
+    async def make() -> None:
+        channel = await connect(cluster.broker.addr)
+        for topic in topics:
+            await channel.call(CreateTopic(topic, QUEUES, QUEUES, 6, "SINGLE_TAG", "TBW102", 0))
+        channel.close()
+
+    asyncio.run(make())
+
+
+def bodies(deliveries: Sequence[Got]) -> set[str]:
+    return {one.body for one in deliveries}
+
+
+def check_order(deliveries: Sequence[Got], count: int) -> None:
+    """Of each queue: one member at a time, each without a gap, and none begins behind what was delivered before."""
+    queues: dict[int, list[Got]] = defaultdict(list)
+    for one in sorted(deliveries):
+        queues[one.queue].append(one)
+    assert set(queues) == set(range(QUEUES))
+    for of in queues.values():
+        reached = 0
+        seen: list[str] = []
+        for before, one in zip([None, *of], of, strict=False):
+            if before is not None and before.member == one.member:
+                assert one.offset == before.offset + 1, f"{before} was followed by {one}"
+            else:
+                assert one.member not in seen, f"{one} came although others had the queue since {seen}"
+                assert one.offset <= reached, f"{one} came before offset {reached}"
+                seen.append(one.member)
+            reached = max(reached, one.offset + 1)
+    assert len(bodies(deliveries)) == count
+
+
+@pytest.fixture(scope="module")
+def members_cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(server_kind, tmp_path_factory.mktemp("members"), conf={LOCK_KEY: LOCK_MS})
+    if isinstance(cluster.broker, JavaBroker):
+        cluster.broker.jvm = (*COMPACT_JVM, f"-D{LOCK_KEY}={LOCK_MS}")
+    with cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("client", JAVA_MEMBERS, ids=lambda client: client.name)
+def test_members_come_and_go(members_cluster: Cluster, client: Client, tmp_path: Path) -> None:
+    cluster, running = members_cluster, []
+    topics = {way: f"{client.prefix}_members_{way}" for way in ("orderly", "concurrent", "broadcast")}
+    make_topics(cluster, list(topics.values()))
+
+    def join(name: str) -> Member:
+        member = Member(name, client, cluster, "member", tmp_path)
+        running.append(member)
+        return member
+
+    def hold(way: str, *members: Member) -> bool:
+        held = [member.holds(way) for member in members]
+        sizes = {len(queues) for queues in held}
+        return (
+            sorted(number for queues in held for number in queues) == list(range(QUEUES))
+            and max(sizes) - min(sizes) <= 1
+        )
+
+    def share(*members: Member) -> None:
+        for way in ("orderly", "concurrent"):
+            await_that(
+                f"{[member.name for member in members]} share the queues, {way}", lambda w=way: hold(w, *members)
+            )
+
+    def consume(count: int, *members: Member) -> None:
+        for way in topics:
+            goals = [(member, len(member.got(way)) + count) for member in members]
+            await_that(f"everyone gets messages, {way}", lambda w=way, g=goals: all(len(m.got(w)) >= n for m, n in g))
+
+    try:
+        first, second = join("first"), join("second")
+        share(first, second)
+        with Sender(cluster, list(topics.values())) as sender:
+            consume(20, first, second)
+            third = join("third")
+            share(first, second, third)
+            consume(20, first, second, third)
+            lost = first.holds("concurrent")
+            killed_at = time.monotonic()
+            first.end()
+            await_that("the queues of the killed one move", lambda: hold("concurrent", second, third))
+            assert time.monotonic() - killed_at < MOVED_WITHIN_S
+            assert lost
+            share(second, third)
+            consume(20, second, third)
+            second.leave()
+            share(third)
+            consume(20, third)
+        for way, topic in topics.items():
+            sent = set(sender.sent[topic])
+            if way == "broadcast":
+                await_that(
+                    "the last one sees everything that was broadcast",
+                    lambda s=sent: bodies(third.got("broadcast")) == s,
+                )
+            else:
+                await_that(
+                    f"nothing is lost, {way}",
+                    lambda w=way, s=sent: bodies([one for m in running for one in m.got(w)]) == s,
+                )
+        third.leave()
+        check_order([one for member in running for one in member.got("orderly")], len(sender.sent[topics["orderly"]]))
+        for member in running[:2]:  # what a member saw before it went has no gap
+            seen = {int(body) for body in bodies(member.got("broadcast"))}
+            of_queue = [[n for n in sorted(seen) if n % QUEUES == queue] for queue in range(QUEUES)]
+            assert all(of == list(range(queue, queue + QUEUES * len(of), QUEUES)) for queue, of in enumerate(of_queue))
+    finally:
+        for member in running:
+            member.end()
