@@ -28,7 +28,8 @@ def test_both_ways_agree(many: list[str]) -> None:
     sent = SentProperties(OWN, SPECIAL, lambda: "made")
     for text in many + many:
         found = parse(text)
-        assert sent.words(text.encode()) == (found.get("TAGS"), found.get("KEYS"), found.get("UNIQ_KEY"))
+        words = found.get("TAGS"), found.get("KEYS"), found.get("UNIQ_KEY")
+        assert sent.of_batch([(0, b"", text.encode())]) == [(0, b"", text.encode(), *words)]
         read = sent.read(text)
         if read is None or not read[1].plain:
             continue

@@ -35,6 +35,8 @@ log = logging.getLogger("cometmq.broker")
 _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
 _PAGE_SIZE: Final = 4096
 
+DISPATCH_MAX: Final = 4096  # messages at once; others have their turn before the rest of a huge batch
+
 Waiter = tuple[int, float, Call, Receipt]  # end offset, since, call, what it is told
 Settle = Callable[["BaseException | None"], None]  # told once: None, or why it is not safe
 
@@ -81,8 +83,12 @@ class Durability:
             self.waiters.append((end_offset, self._loop.time(), call, receipt))
         else:
             self._unwritten.append((call, receipt))
+        if self._turn_sends:
+            self._turn_sends += 1
+            self._dirty = True
+            return
         self.end_turn_soon()
-        if self._alone and self._turn_sends == 1:
+        if self._alone:
             self._write()
 
     def end_turn_soon(self) -> None:
@@ -152,9 +158,11 @@ class Durability:
 
     def _dispatch(self) -> None:
         """A callback of its own: uvloop sends what was written when a callback ends, so the answers leave first."""
-        arrivals = self._store.dispatch()
+        arrivals = self._store.dispatch(DISPATCH_MAX)
         if arrivals:
             self._on_arrivals(arrivals)
+        if self._store.dispatch_waits:
+            self._loop.call_soon(self._dispatch)
 
     # --- flushing
 

@@ -8,11 +8,13 @@ Mirrors: SendMessageProcessor.sendMessage, MessageDecoder.string2messageProperti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 from cometmq.model import properties
 from cometmq.model.properties import parse, render
+from cometmq.store.append import BatchItem
+from cometmq.wire.batch import SubRecord
 
 SHAPES_MAX: Final = 10_000
 SHAPE_SIZE_MAX: Final = 128  # characters: what is longer hardly repeats
@@ -68,15 +70,23 @@ class SentProperties:
             self._shapes[rest] = shape
         return shape
 
-    def words(self, data: bytes) -> tuple[str | None, str | None, str | None]:
-        """What a message of a batch is found by: tags, keys, unique key."""
-        text = str(data, "utf-8", "replace")
-        sent = self.read(text)
-        if sent is not None:
-            uniq_key, (tags, keys, _, _) = sent
-            return tags, keys, uniq_key
-        found = parse(text)
-        return found.get(properties.TAGS), found.get(properties.KEYS), found.get(properties.UNIQ_KEY)
+    def of_batch(self, messages: Iterable[SubRecord]) -> list[BatchItem]:
+        """The messages of a batch with what they are found by: tags, keys, unique key."""
+        read = self.read
+        items: list[BatchItem] = []
+        for flag, body, data in messages:
+            text = str(data, "utf-8", "replace")
+            sent = read(text)
+            if sent is not None:
+                uniq_key, (tags, keys, _, _) = sent
+                items.append((flag, body, data, tags, keys, uniq_key))
+            elif data:
+                found = parse(text)
+                words = found.get(properties.TAGS), found.get(properties.KEYS), found.get(properties.UNIQ_KEY)
+                items.append((flag, body, data, *words))
+            else:
+                items.append((flag, body, data, None, None, None))
+        return items
 
     def complete(self, text: str) -> tuple[str, dict[str, str]]:
         """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""

@@ -164,7 +164,7 @@ class Routes:
         except Exception as error:
             call.refuse(error)
             return
-        if isinstance(answer, Header):
+        if answer is not LATER and isinstance(answer, Header):
             call.reply(answer)
 
     def send_away(self, channel: Channel, command: Command) -> None:

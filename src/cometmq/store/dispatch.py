@@ -49,9 +49,14 @@ class Dispatcher:
         self.last_store_time_ms = 0
         self.unwritten_units = 0
 
-    def dispatch(self) -> list[Arrival]:
-        """Make visible all that is confirmed; returns the queues that grew."""
-        entries = self._take_confirmed()
+    @property
+    def waiting(self) -> bool:
+        """Whether something is confirmed and not dispatched."""
+        return bool(self._undispatched) and self._undispatched[0][0] <= self._log.confirm_offset
+
+    def dispatch(self, max_count: int) -> list[Arrival]:
+        """Make visible what is confirmed, at most so many messages of it; returns the queues that grew."""
+        entries = self._take_confirmed(max_count)
         if not entries:
             return []
         grown: dict[ConsumeQueue, None] = {}
@@ -92,14 +97,14 @@ class Dispatcher:
             return self._batches.put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
         return self._table.put(queue, physical_offset, size, tags_code, queue_offset)
 
-    def _take_confirmed(self) -> list[Entry]:
+    def _take_confirmed(self, max_count: int) -> list[Entry]:
         undispatched, confirmed = self._undispatched, self._log.confirm_offset
-        if undispatched and undispatched[-1][0] <= confirmed:
+        if undispatched and undispatched[-1][0] <= confirmed and len(undispatched) <= max_count:
             entries = list(undispatched)
             undispatched.clear()
             return entries
         entries = []
-        while undispatched and undispatched[0][0] <= confirmed:
+        while undispatched and undispatched[0][0] <= confirmed and len(entries) < max_count:
             entries.append(undispatched.popleft())
         return entries
 

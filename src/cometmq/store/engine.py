@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import StoreError
-from cometmq.store.append import Appender
+from cometmq.store.append import UNDISPATCHED_MAX, Appender
 from cometmq.store.batch_append import BatchAppender
 from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.batch_reader import BatchReader
@@ -153,7 +153,8 @@ class Store:
             if self._log.fault is None:
                 self.write()
                 self.flush_log()
-                self.dispatch()
+                while self.dispatch_waits:
+                    self.dispatch()
                 clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
                 if self._index is not None and self._index.fault is not None:
                     clean = False  # only the replay after an unclean stop brings back what the index lacks
@@ -209,9 +210,14 @@ class Store:
 
     # Dispatching and periodic work
 
-    def dispatch(self) -> list[Arrival]:
-        """Make visible what is confirmed; returns the queues that grew."""
-        arrivals = self._dispatcher.dispatch()
+    @property
+    def dispatch_waits(self) -> bool:
+        """Whether something is confirmed and not dispatched."""
+        return self._dispatcher.waiting
+
+    def dispatch(self, max_count: int = UNDISPATCHED_MAX) -> list[Arrival]:
+        """Make visible what is confirmed, at most so many messages of it; returns the queues that grew."""
+        arrivals = self._dispatcher.dispatch(max_count)
         if self._dispatcher.unwritten_units > UNWRITTEN_UNITS_MAX:
             self.maintain()
         return arrivals

@@ -276,7 +276,7 @@ class Send:
             offsets, queue_offset, end = self._store.append_batch(
                 request.topic,
                 queue_id,
-                [(flag, body, data, *self._sent.words(data)) for flag, body, data in messages],
+                self._sent.of_batch(messages),
                 _with_tag_kind(request.sys_flag, topic),
                 request.born_timestamp,
                 call.channel.peer_host,
