@@ -24,6 +24,8 @@ CONF = {
     "waitTimeMillsInSendQueue": PATIENCE_MS,
     "waitTimeMillsInPullQueue": PATIENCE_MS,
     "enablePropertyFilter": "true",
+    "messageDelayLevel": "1s 1s 1s 1s 1h 2h",
+    "recallMessageEnable": "true",
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
     "transactionCheckMax": 2,

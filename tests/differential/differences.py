@@ -8,6 +8,7 @@ covers nothing fails the tests, so the list cannot grow stale.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -120,7 +121,65 @@ def _made_up_id_in_record(one: Difference) -> bool:
     return all(map(_is_made_up_id, ids)) and one.java - one.comet == len(ids[0]) - len(ids[1])
 
 
+def _mark_in_record(one: Difference) -> bool:
+    """A record that is larger by as much as the mark of its delivery takes."""
+    number = int(one.where.split(".")[1])
+    mark = one.comet_answer["body"][number]["properties"].get("__COMET_DELIVERED")
+    return mark is not None and one.comet - one.java == len("__COMET_DELIVERED") + 1 + len(mark) + 1
+
+
+def _same_recall_handle(one: Difference) -> bool:
+    """Two handles that differ in the time of delivery only."""
+    java, comet = (base64.urlsafe_b64decode(text).decode().split(" ") for text in (one.java, one.comet))
+    return java[:3] + java[4:] == comet[:3] + comet[4:] and _is_time(java[3]) and _is_time(comet[3])
+
+
 ENTRIES: Final = (
+    Entry(
+        title="Deliveries carry a mark",
+        kind="difference",
+        why="A message that waited (for its delay level or its time) has one property more when it is delivered: the "
+        "record it was made from. So a broker that was killed knows what it delivered; the original delivers again.",
+        where="body.*.properties.__COMET_DELIVERED",
+        when=lambda one: one.java is NOTHING,
+    ),
+    Entry(
+        title="Size of a delivery's mark",
+        kind="difference",
+        why="The same, in the size of the stored message.",
+        where="body.*.size",
+        when=_mark_in_record,
+    ),
+    Entry(
+        title="Times of messages that wait",
+        kind="mask",
+        why="When they go to wait, and until when, differs between any two runs. CometMQ delivers at the millisecond "
+        "asked for, to within a twentieth of `timerPrecisionMs`; the original at the end of the tick.",
+        where="body.*.properties.TIMER_*",
+        when=_both(_is_time),
+    ),
+    Entry(
+        title="Recall handles",
+        kind="mask",
+        why="They hold the time of delivery.",
+        where="ext.recallHandle",
+        when=_same_recall_handle,
+    ),
+    Entry(
+        title="How far the timer is",
+        kind="mask",
+        why="GET_TIMER_CHECK_POINT answers with times and offsets of all that was sent so far.",
+        where="body",
+        codes=frozenset({60}),
+        when=_both(lambda value: isinstance(value, str)),
+    ),
+    Entry(
+        title="Times of timer counts",
+        kind="mask",
+        why="Two servers count at two times.",
+        where="body.json.timingCount.*.timeStamp",
+        when=_both(_is_time),
+    ),
     Entry(
         "Times and addresses of a pushed message",
         "mask",

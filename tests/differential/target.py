@@ -73,7 +73,8 @@ class _Run:
     def _new_names(self, number: int) -> None:
         self.mark = mark(self.script.name, self.form, number)
         self.names = {kind: f"{self.mark}{kind}" for kind in NAMES}
-        self.names["now"] = str(int(time.time() * 1000))
+        now_ms = int(time.time() * 1000)
+        self.names.update(now=str(now_ms), soon=str(now_ms + 1_500), tomorrow=str(now_ms + 86_400_000))
 
     async def _steps(self, where: str, steps: tuple[Step, ...]) -> None:
         for number, step in enumerate(steps):
@@ -150,9 +151,12 @@ class _Run:
             return {"answer": "none"}
         except PeerUnreachable:
             return {"answer": "the connection was closed"}
+        found = plain(ask.code, answer, self.mark)
         if ask.keep:
-            self.names[ask.keep] = {**answer.ext, "physical": _physical_offset(answer.ext.get("msgId", ""))}
-        return plain(ask.code, answer, self.mark)
+            records = found["body"] if isinstance(found["body"], list) else []
+            at = records[-1]["physicalOffset"] if records else _physical_offset(answer.ext.get("msgId", ""))
+            self.names[ask.keep] = {**answer.ext, "physical": str(at), "msgId": answer.ext.get("msgId", "")}
+        return found
 
     async def _channel(self, peer: str) -> Channel:
         channel = self.channels.get(peer)
