@@ -12,7 +12,8 @@ units, and are written, cut and deleted with it; the batch queue itself counts m
     next_offset              the offset that the next message will get
 
 To the appender a batch queue is a queue like any other. Its `max_offset` is never that of a message, so dispatch does
-not take its short way, which packs plain units. What stands on disk decides of which kind a queue is; for a new one, its topic does.
+not take its short way, which packs plain units. What stands on disk decides of which kind a queue is; for a new one,
+its topic does.
 
 Mirrors: BatchConsumeQueue, ConsumeQueueStore.createConsumeQueueByType.
 """
@@ -79,6 +80,7 @@ class BatchQueues:
             config.mapper_file_size_batch_consume_queue,
             setting="mapperFileSizeBatchConsumeQueue",
             layout=BATCH_UNIT,
+            mark=(6, _NOT_COMPACTED),
         )
         self.queues: dict[tuple[str, int], BatchQueue] = {}
         self._empty = BatchQueue(ConsumeQueue("", 0, "", BATCH_UNIT_SIZE, BATCH_UNIT_SIZE))

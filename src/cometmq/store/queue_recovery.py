@@ -84,14 +84,14 @@ def _count_sorted(table: QueueTable, queue: ConsumeQueue, start: int) -> int:
 
 
 def _count_linear(table: QueueTable, queue: ConsumeQueue, start: int) -> int:
-    """Units in a file that may be torn: up to the first that is none."""
-    count = 0
+    """Units in a file that may be torn: up to the first that is none, or only the beginning of one."""
+    count, mark = 0, table.mark
     while count < queue.file_units:
         data = table.file_units(queue, start + count, min(SCAN_UNITS, queue.file_units - count))
         if not data:
             return count
         for unit in table.layout.iter_unpack(data):
-            if unit[0] < 0 or unit[1] <= 0:
+            if unit[0] < 0 or unit[1] <= 0 or (mark is not None and unit[mark[0]] != mark[1]):
                 return count
             count += 1
     return count

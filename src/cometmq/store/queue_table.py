@@ -33,11 +33,21 @@ NO_UNITS: Final = b""
 class QueueTable:
     """The queues by (topic, queue id). All have units of one layout, which begins with physical offset and size."""
 
-    def __init__(self, fs: FileSystem, folder: str, file_size: int, *, setting: str, layout: Struct = UNIT) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        file_size: int,
+        *,
+        setting: str,
+        layout: Struct = UNIT,
+        mark: tuple[int, int] | None = None,
+    ) -> None:
         self._fs = fs
         self.folder = folder
         self.file_size = file_size
         self.layout = layout
+        self.mark = mark  # which late field of a unit has always which value, so that a torn one can be told
         self._unit_size = unit_size = layout.size
         self._setting = setting
         if file_size % unit_size or file_size <= 0:

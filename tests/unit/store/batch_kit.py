@@ -8,6 +8,7 @@ from typing import Any
 from cometmq.store.append import Appended
 from cometmq.store.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
 from cometmq.store.engine import Store
+from cometmq.store.fs import FileSystem
 from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import Record, decode_records
 
@@ -17,12 +18,13 @@ TOPIC = "B"
 INNER_BATCH = 0x80
 
 
-def open_batches(root: Path, clock: HandClock | None = None, **changes: Any) -> Store:
-    config = small_config(root, mapper_file_size_batch_consume_queue=FILE_UNITS * BATCH_UNIT_SIZE, **changes)
+def open_batches(root: Path, clock: HandClock | None = None, fs: FileSystem | None = None, **changes: Any) -> Store:
+    sizes = {"mapper_file_size_batch_consume_queue": FILE_UNITS * BATCH_UNIT_SIZE, **changes}
+    config = small_config(root, **sizes)
     return Store.open(
         config,
         store_host=HOST,
-        fs=QuickFs(),
+        fs=fs or QuickFs(),
         clock=clock or HandClock(),
         is_batch_topic=lambda topic: topic.startswith(TOPIC),
     )
