@@ -14,7 +14,7 @@ After a start, a service asks `delivered_since(store, log offset, source)` for t
 and does not deliver those records again (`Mark.physical_offset` says which, for certain). What it saves beside its
 progress is therefore one offset of the log: everything that it delivered before that offset is in the progress.
 
-A mark never lies: producers cannot send one (`strip_mark`, and `handlers/send.py` for batches), and where a delivered
+A mark never lies: producers cannot send one (`strip_mark`, `without_marks`), and where a delivered
 message is stored again (sent back, dead) its old mark still tells the truth. Java, and every client, takes the
 property for one of the user's and ignores it.
 
@@ -30,9 +30,13 @@ from cometmq.broker.inner_messages import InnerMessage
 from cometmq.model import properties
 from cometmq.model.properties import DELIVERED_MARK
 from cometmq.store.engine import Store
+from cometmq.wire.batch import SubRecord
+from cometmq.wire.command import Body
 
 DELAY_SOURCE: Final = "delay"
 TIMER_SOURCE: Final = "timer"
+
+_MARK_DATA: Final = DELIVERED_MARK.encode()
 
 
 class Mark(NamedTuple):
@@ -64,6 +68,18 @@ def put_mark(message: InnerMessage, mark: Mark) -> None:
 def strip_mark(message: InnerMessage) -> None:
     """A stage for what producers send: a message read elsewhere and sent here with all its properties."""
     message.properties.pop(DELIVERED_MARK, None)
+
+
+def without_marks(messages: list[SubRecord], batch: Body) -> list[SubRecord]:
+    """The same for the messages of a batch, which go no other way; `batch` is looked at first, all at once."""
+    if _MARK_DATA not in bytes(batch):
+        return messages
+    return [(flag, body, _without_mark(data)) for flag, body, data in messages]
+
+
+def _without_mark(data: bytes) -> bytes:
+    found = properties.parse(str(data, "utf-8", "replace"))
+    return data if found.pop(DELIVERED_MARK, None) is None else properties.render(found).encode()
 
 
 def delivered_since(store: Store, log_offset: int, source: str) -> Iterator[Mark]:

@@ -16,11 +16,12 @@ from cometmq.errors import PeerRefused, RequestRefused, StoreError
 from cometmq.model import properties
 from cometmq.net.channel import Channel
 from cometmq.wire import fastjson
+from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import Record, decode_records
 from cometmq.wire.requests.consume import GetMaxOffset, PullMessage
 from cometmq.wire.requests.delay import GetAllDelayOffset
-from cometmq.wire.requests.send import SendMessageReply, SendMessageV2
+from cometmq.wire.requests.send import SendBatchMessage, SendMessageReply, SendMessageV2
 
 FAST = {"messageDelayLevel": "1s 2s 1h", "flushDiskType": "ASYNC_FLUSH"}
 
@@ -96,7 +97,13 @@ def test_no_level_says_why() -> None:
 async def test_producers_cannot_send_marks(broker: StartBroker) -> None:
     async with broker(**FAST) as (_, channel):
         await send(channel, 0, __COMET_DELIVERED="delay:0:0:0")
-        assert properties.DELIVERED_MARK not in (await pull(channel, "orders", 1))[0].properties
+        forged = properties.render({"k": "v", properties.DELIVERED_MARK: "delay:0:0:0"})
+        batch = encode_batch([(0, b"one", forged.encode()), (0, b"two", b"k\x01v")])
+        head = ("producers", "orders", "TBW102", 4, 1, 0, 1, 0, "")
+        await channel.call(SendBatchMessage(*head, batch=True), body=batch)
+        single, *batched = [record.properties for record in await pull(channel, "orders", 1)]
+        assert properties.DELIVERED_MARK not in single
+        assert batched == [{"k": "v"}, {"k": "v"}]
 
 
 async def test_a_stop_in_between(broker: StartBroker, tmp_path: Path) -> None:

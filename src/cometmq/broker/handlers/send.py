@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from cometmq.broker.acknowledgements import Acknowledgements, BatchReceipt, Receipt, TimedReceipt
 from cometmq.broker.admission import Admission
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.delivered_marks import without_marks
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_batches import (
     INNER_BATCH,
@@ -270,7 +271,7 @@ class Send:
             raise RequestRefused(
                 "SYSTEM_ERROR", f"message body size exceeded: the batch has {len(call.command.body)} of {limit} bytes"
             )
-        messages = split_batch(call.command.body)
+        messages = without_marks(split_batch(call.command.body), call.command.body)
         try:
             check_marks(request.sys_flag, outer)
             offsets, queue_offset, end = self._store.append_batch(
@@ -293,6 +294,7 @@ class Send:
         self, destination: Destination, born_time_ms: int, found: dict[str, str], count: int, call: Call
     ) -> None:
         topic, queue_id, flag, sys_flag, reconsume_times = destination
+        found.pop(properties.DELIVERED_MARK, None)
         uniq_key = found[properties.UNIQ_KEY]
         wrapped = sys_flag & WRAPPED_HERE == WRAPPED_HERE
         if not call.command.body:
