@@ -128,7 +128,10 @@ class TransactionMachine(RuleBasedStateMachine):
     @initialize(op_size=st.sampled_from([8, 4096]))
     def open(self, op_size: int) -> None:
         self.config = BrokerConfig(
-            transaction_check_max=CHECKS_MAX, transaction_time_out=TIMEOUT_MS, transaction_op_msg_max_size=op_size
+            transaction_check_max=CHECKS_MAX,
+            transaction_time_out=TIMEOUT_MS,
+            transaction_op_msg_max_size=op_size,
+            transaction_op_batch_interval=1_000_000_000,  # a step of its own, not the wall's time, writes them
         )
         self.start()
 

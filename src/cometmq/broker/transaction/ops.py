@@ -14,6 +14,7 @@ Mirrors: TransactionalMessageServiceImpl.deletePrepareMessage, batchSendOpMessag
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -22,8 +23,11 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.transaction.half import QUEUE_ID, whole
 from cometmq.clock import Clock
+from cometmq.errors import StoreError
 from cometmq.model import names, properties
 from cometmq.wire.record import Record
+
+log = logging.getLogger("cometmq.broker")
 
 REMOVE_TAG: Final = "d"
 SEPARATOR: Final = ","
@@ -61,7 +65,14 @@ class Ops:
         if self._size >= self._size_max:
             self.write()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self.write)
+            self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._write_late)
+
+    def _write_late(self) -> None:
+        self._timer = None
+        try:
+            self.write()
+        except StoreError as fault:  # the next round of checks tries again
+            log.warning("%d ends of transactions are not written down yet: %s", len(self._gathered), fault)
 
     def write(self) -> None:
         """Write down what has gathered."""
