@@ -31,6 +31,7 @@ from cometmq.wire.bodies.acks import BatchAck, read_batch_acks
 from cometmq.wire.requests.pop import AckMessage, BatchAckMessage, ChangeInvisibleTime, ChangeInvisibleTimeReply
 from cometmq.wire.schema import Header
 
+SAME_MS: Final = 1_000  # a pop time so little ahead of the clock was made by an earlier change
 OFFSETS_MAX: Final = 4_096  # of one batch of one pop: pop hands out 32, a made-up bit set may name any number
 
 NotifyQueue = Callable[[str, str, int], None]  # topic, group, queue id
@@ -156,6 +157,8 @@ class Acknowledging:
         now_ms = self._clock.now_ms()
         if receipt.is_order:
             return self._change_in_order(topic, group, queue_id, offset, receipt, now_ms + invisible_ms)
+        # Two checkpoints of one start and one time would be taken for one, and messages of the first be lost.
+        now_ms = max(now_ms, receipt.pop_time_ms + 1) if now_ms - receipt.pop_time_ms > -SAME_MS else now_ms
         reply = ChangeInvisibleTimeReply(now_ms, invisible_ms, receipt.revive_queue)
         if group is None or receipt.revive_queue not in self._revive_log:
             return reply  # a receipt that no pop gave: nothing to change
