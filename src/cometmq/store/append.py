@@ -218,7 +218,7 @@ class Appender:
         reconsume_times: int,
     ) -> AppendedBatch:
         """`append` for many, with what they share worked out once."""
-        log, undispatched = self._log, self.undispatched
+        log, parts, remember = self._log, self._log.parts, self.undispatched.append
         head, queue_id, magic, store_host = HEADS[sys_flag & _V6_BITS], queue.queue_id, queue.magic, self._store_host
         pack_head, pack_short, topic_part = head.pack, _SHORT.pack, queue.topic_part
         fixed_size = head.size + len(topic_part) + 2
@@ -226,10 +226,13 @@ class Appender:
         first = queue_offset = queue.next_offset
         at = log.end
         offsets: list[int] = []
+        last_tags, code = None, 0
         for flag, body, properties_data, tags, keys, uniq_key in items:
+            if tags is not last_tags:
+                last_tags, code = tags, tags_code(tags)
             body_size, properties_size = len(body), len(properties_data)
             size = fixed_size + body_size + properties_size
-            log.parts += (
+            parts += (
                 pack_head(
                     size, magic, crc32(body) & 0x7FFFFFFF, queue_id, flag, queue_offset, at, sys_flag, born_time_ms,
                     born_host, now_ms, store_host, reconsume_times, 0, body_size,
@@ -240,9 +243,7 @@ class Appender:
                 properties_data,
             )  # fmt: skip
             end = at + size
-            undispatched.append(
-                (end, queue, at, size, tags_code(tags), queue_offset, keys, uniq_key, now_ms, sys_flag, tags)
-            )
+            remember((end, queue, at, size, code, queue_offset, keys, uniq_key, now_ms, sys_flag, tags))
             offsets.append(at)
             queue_offset += 1
             at = end

@@ -22,6 +22,7 @@ from cometmq.model.properties import PROPERTIES_SIZE_MAX
 from cometmq.wire.command import Body
 
 _HEAD: Final = Struct(">iiiii")
+_READ_HEAD: Final = Struct(">12xii")  # of the same bytes, what is looked at
 _PROPERTIES_SIZE: Final = Struct(">h")
 SUB_RECORD_SIZE_MIN: Final = _HEAD.size + _PROPERTIES_SIZE.size  # 22: no body, no properties
 
@@ -39,7 +40,7 @@ def split_batch(body: Body) -> list[SubRecord]:
     while at < end:
         if end - at < SUB_RECORD_SIZE_MIN:
             raise _lie(len(found), f"needs {SUB_RECORD_SIZE_MIN} bytes, but only {end - at} are left")
-        _, _, _, flag, body_size = _HEAD.unpack_from(view, at)
+        flag, body_size = _READ_HEAD.unpack_from(view, at)
         body_at = at + _HEAD.size
         body_end = body_at + body_size
         properties_at = body_end + _PROPERTIES_SIZE.size

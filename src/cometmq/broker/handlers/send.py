@@ -285,7 +285,7 @@ class Send:
             )
         except MessageRefused as refused:
             raise self._illegal(refused) from None
-        ids = ",".join([f"{self._id_prefix}{at:016X}" for at in offsets])
+        ids = (f"{self._id_prefix}%016X," * len(offsets))[:-1] % tuple(offsets)
         receipt = Receipt(ids, queue_id, queue_offset, outer.get(properties.UNIQ_KEY))
         self._durability.answer_when_safe(end, call, receipt, sync=waits(outer))
         return LATER
