@@ -62,10 +62,10 @@ CREATE = CreateTopic(
 )
 
 
-def broker_of(kind: str, folder: Path, store: Path, namesrv: Sequence[str]) -> BrokerProcess:
+def broker_of(kind: str, folder: Path, store: Path, namesrv: Sequence[str], **more: object) -> BrokerProcess:
     """A broker of a kind on a store folder, not started."""
     make = JavaBroker if kind == "java" else CometBroker
-    return make(folder / kind, namesrv, store=store, conf=SMALL_FILES)
+    return make(folder / kind, namesrv, store=store, conf={**SMALL_FILES, **more})
 
 
 @dataclass
