@@ -102,3 +102,19 @@ def test_a_page_has_the_forbidden_topics_of_its_groups_only() -> None:
     page = groups.page_json(groups.page(len(groups) - 1, 5))
     assert list(page["subscriptionGroupTable"]) == ["TOOLS_CONSUMER"]
     assert list(page["forbiddenTable"]) == ["TOOLS_CONSUMER"]
+
+
+def test_topics_are_forbidden_one_by_one() -> None:
+    table = MemoryTable()
+    groups = groups_of(table)
+    for topic in ("t", "u"):
+        groups.forbid("g", topic, True)
+    assert not groups.may_read("g", "t")
+    assert groups.may_read("other", "t")
+    groups.forbid("g", "t", False)
+    groups.forbid("g", "t", False)
+    assert groups.may_read("g", "t")
+    groups.persist()
+    assert groups_of(table).forbidden == {"g": {"u": 4}}
+    groups.forbid("g", "u", False)
+    assert groups.forbidden == {}

@@ -114,7 +114,9 @@ async def test_locking_by_request(broker: StartBroker) -> None:
         assert decode_locked_queues(answer.body) == [A]
 
 
-@pytest.mark.parametrize("body", [b"", b"7", b"{", b'{"mqSet":[{"queueId":0}]}', b'{"consumerGroup":"g","clientId":"c","mqSet":7}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"7", b"{", b'{"mqSet":[{"queueId":0}]}', b'{"consumerGroup":"g","clientId":"c","mqSet":7}']
+)
 async def test_a_body_that_names_nobody_locks_nothing(broker: StartBroker, body: bytes) -> None:
     async with broker() as (_, channel):
         for request in (LockBatchMq(), UnlockBatchMq()):

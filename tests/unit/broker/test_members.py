@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cometmq.broker import members as module
 from cometmq.broker.members import Client, Members
 from cometmq.model.subscription import SubscriptionData
@@ -165,3 +167,27 @@ def test_a_clock_that_is_set_forward_throws_nobody_out() -> None:
     clock.ahead_ms = 3_600_000
     members.expire()
     assert wire.is_open
+
+
+def test_subscriptions_that_come_with_requests_are_remembered_for_a_while() -> None:
+    clock = StillClock()
+    members = Members(clock, brought_live_ms=1_000)
+    members.brought("g", SubscriptionData("t"))
+    assert members.subscription("g", "t") == SubscriptionData("t")
+    joined(members, "g", "t")
+    assert members.subscription("g", "t").sub_version == 1  # type: ignore[union-attr]
+    clock.time_ms += 1_001
+    members.expire()
+    assert members.subscription("g", "t") is not None
+    members.brought("h", SubscriptionData("t"))
+    clock.time_ms += 1_001
+    members.expire()
+    assert members.subscription("h", "t") is None
+
+
+def test_no_more_than_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BROUGHT_MAX", 2)
+    members = Members(StillClock())
+    for group in ("a", "b", "c"):
+        members.brought(group, SubscriptionData("t"))
+    assert [members.subscription(group, "t") is not None for group in ("a", "b", "c")] == [False, True, True]
