@@ -12,6 +12,7 @@ import json
 import sys
 
 from bench.ask import Asker, await_total, max_offsets
+from bench.cold import run_cold
 from bench.delivery import run_delivery
 from bench.frames import Batches, Pulls, Sends
 from bench.pump import Pump
@@ -43,6 +44,8 @@ def _load(job: Job, ends: list[int]) -> Tally:
         return Pump(job, Batches(job.topic, job.connections, job.seed), BATCH_COUNT).run()
     if job.kind == "delivery":
         return run_delivery(job, ends)
+    if job.kind == "cold":
+        return run_cold(job)
     if job.kind == "timers":
         return run_timers(job, ends)
     ranges = [(max(0, end - RECENT_COUNT), end) for end in ends]

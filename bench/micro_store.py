@@ -33,7 +33,9 @@ def measure(messages: int, turn: int, *, body_size: int, indexed: bool) -> dict[
             for number in range(first, first + turn):
                 uniq_key = f"7F000001{number:024X}"
                 data = f"UNIQ_KEY\x01{uniq_key}\x02WAIT\x01true\x02".encode()
-                append("BenchmarkTest", number & 7, body, data, None, None, uniq_key, 0, 0, 1_700_000_000_000, host, 0, 0)
+                append(
+                    "BenchmarkTest", number & 7, body, data, None, None, uniq_key, 0, 0, 1_700_000_000_000, host, 0, 0
+                )
             appended = clock()
             store.write()
             written = clock()

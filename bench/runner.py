@@ -19,13 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import startup
+from bench import cold, startup
 from bench.ask import Asker, create_topic
 from bench.machine import ROOT
 from bench.results import Result, Run
 from bench.servers import CometStandalone, Side, SideName
 from bench.tally import Invalid
 from bench.workloads import (
+    COLD,
+    COLD_FILL,
     IDLE,
     PRELUDE_S,
     QUICK_DURATION_S,
@@ -76,6 +78,8 @@ def measure(plan: Plan, result: Result) -> None:
     """Run everything in the plan; runs are added to the result as they end."""
     if IDLE in plan.names:
         _measure_idle(plan, result)
+    if COLD.name in plan.names:
+        _measure_cold(plan, result)
     for flush in ("ASYNC_FLUSH", "SYNC_FLUSH"):
         chosen = [workload for workload in WORKLOADS if workload.flush == flush and workload.name in plan.names]
         if chosen:
@@ -154,6 +158,36 @@ def _drive(job: Job) -> dict[str, float]:
     return values
 
 
+# --- a reader far behind
+
+
+def _measure_cold(plan: Plan, result: Result) -> None:
+    """Each side fills a log, and before each round it is started anew on a log that nobody has in memory."""
+    with ExitStack() as running:
+        sides: dict[SideName, Side] = {}
+        for name in plan.sides:
+            say(f"{name}: fill a log to be read cold")
+            folder = plan.scratch / f"cold-{name}"
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            side = sides[name] = Side(name, folder)
+            running.callback(side.kill)
+            side.start()
+            with Asker(side.address) as asker:
+                create_topic(asker, COLD.topic)
+            _warm(Job.of(COLD_FILL, side.address, 0.0, plan.duration_s(COLD_FILL), plan.seed, side.pids))
+            side.stop()
+        for round_number in range(1, plan.rounds + 1):
+            for name in plan.order(round_number):
+                side = sides[name]
+                cold.drop_pages(side.broker.store / "commitlog")
+                side.start()
+                seed = plan.seed + round_number
+                values = _drive(Job.of(COLD, side.address, plan.prelude_s(), plan.duration_s(COLD), seed, side.pids))
+                side.stop()
+                result.runs.append(Run(name, round_number, COLD.name, values))
+                say(_line(round_number, plan.rounds, COLD.name, name, values))
+
+
 # --- start-up and idle memory
 
 
@@ -184,16 +218,8 @@ def _add_idle(plan: Plan, result: Result, round_number: int, server: Side | Come
 
 def _line(round_number: int, rounds: int, workload: str, side: str, values: dict[str, float]) -> str:
     shown = (
-        "startup_s",
-        "memory_mb",
-        "rate_per_s",
-        "p50_ms",
-        "p99_ms",
-        "worst_ms",
-        "early",
-        "busy",
-        "driver_cpu",
-        "server_cpu",
-    )
-    numbers = "  ".join(f"{key} {values[key]:,g}" for key in shown if key in values)
+        "startup_s", "memory_mb", "rate_per_s", "p50_ms", "p99_ms", "worst_ms", "early", "alone_p99_ms", "slowdown",
+        "busy", "driver_cpu", "server_cpu",
+    )  # fmt: skip
+    numbers = "  ".join(f"{key} {values[key]:,g}" for key in shown if values.get(key))
     return f"round {round_number}/{rounds}  {workload:<10} {side:<10} {numbers}"

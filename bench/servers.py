@@ -85,6 +85,10 @@ class Side:
         for pid in self.pids:
             os.kill(pid, number)
 
+    def stop(self) -> None:
+        self.broker.stop()
+        self.namesrv.stop()
+
     def kill(self) -> None:
         self.broker.kill()
         self.namesrv.kill()

@@ -30,6 +30,8 @@ class Tally:
     busy_total: int = 0
     worst_ms: float = 0.0
     early: int = 0
+    alone_p99_ms: float = 0.0
+    slowdown: float = 0.0
 
     @classmethod
     def of(cls, messages: int, elapsed_s: float, latencies_ns: Sequence[int], busy: int, cpu: CpuMeter) -> Self:
