@@ -15,10 +15,12 @@ from tests.interop.clients import JAVA_CLIENTS, Client, Outcome, Program
 from tests.original import Cluster
 from tests.original.cluster import Kind
 
+CONF = {"enablePropertyFilter": "true", "messageDelayLevel": "1s 1s 1s 1s 1s 1s"}
+
 # In this order: `push` and `poll` read what `thousand` sent.
 SCENARIOS = (
     "thousand", "push", "poll", "batch", "oneway", "async", "properties", "large", "too_large", "long_properties",
-    "absent", "tags", "sql", "wake", "commit", "create", "delete",
+    "absent", "tags", "sql", "wake", "commit", "create", "delete", "retries",
 )  # fmt: skip
 # What the Go client has no public call for, or (request) registers too late for: its heartbeat comes every 30 s.
 JAVA_SCENARIOS = ("query", "offsets", "trace", "compressed", "request")
@@ -35,7 +37,7 @@ def server_kind() -> Kind:
 @pytest.fixture(scope="session")
 def cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(
-        server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH", conf={"enablePropertyFilter": "true"}
+        server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH", conf=CONF
     ) as running:
         yield running
 

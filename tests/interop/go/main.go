@@ -33,6 +33,7 @@ var scenarios = map[string]func(*session) (facts, error){
 	"create":          create,
 	"delete":          remove,
 	"failover":        failover,
+	"retries":         retries,
 	"transactions":    transactions,
 	"member":          member,
 	"orderly_member":  orderlyMember,

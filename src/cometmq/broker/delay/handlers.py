@@ -19,5 +19,5 @@ class DelayHandlers:
 
     @handles(GetAllDelayOffset)
     def all_delay_offset(self, request: GetAllDelayOffset, call: Call) -> Later:
-        call.reply(body=fastjson.dumps(self._progress.reply_json()))
+        call.reply(body=fastjson.dumps(self._progress.reply_json(), strict=False))
         return LATER

@@ -39,6 +39,7 @@ public final class Main {
         SCENARIOS.put("delete", Topics::delete);
         SCENARIOS.put("failover", Failover::failover);
         SCENARIOS.put("restart", Restart::restart);
+        SCENARIOS.put("retries", Retrying::retries);
         SCENARIOS.put("transactions", Transactions::transactions);
         SCENARIOS.put("batch_queue", Batches::batchQueue);
         SCENARIOS.put("member", Members::member);
