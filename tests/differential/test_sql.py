@@ -141,7 +141,7 @@ WORDS = st.one_of(
 SOUP = st.lists(WORDS, max_size=8).map(" ".join) | st.lists(WORDS, max_size=6).map("".join)
 
 fuzz = settings(
-    max_examples=1500, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=1000, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -34,7 +34,7 @@ from cometmq.wire.requests.consume import PullMessage
 log = logging.getLogger("cometmq.broker")
 
 FILTERS_MAX: Final = 100_000
-STEPS_MAX: Final = 200_000
+STEPS_MAX: Final = 100_000
 DEAD_SINCE_MS: Final = 30_000  # how long a group is taken to be gone when its broker starts
 
 
@@ -105,6 +105,7 @@ class Filters(Saved):
         self._with_retry = config.filter_support_retry
         self._bloom = BloomFilter(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter)
         self._found: dict[str, dict[str, FilterData]] = {}  # topic → group → expression
+        self._topics_of: dict[str, set[str]] = {}  # group → topics
         self._count = 0
         self.load(self._read)
 
@@ -144,14 +145,13 @@ class Filters(Saved):
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
         """A heartbeat brought the group's subscriptions; expressions for other topics die."""
-        topics = set()
+        topics: set[str] = set()
         for item in subscriptions:
             topics.add(item.topic)
             if not item.is_tag and item.sub_string:
                 self._register(group, item)
-        for topic, by_group in self._found.items():
-            if group in by_group and topic not in topics:
-                self._kill(by_group[group])
+        for topic in self._topics_of.get(group, set()) - topics:
+            self._kill(self._found[topic][group])
 
     def _register(self, group: str, item: SubscriptionData) -> None:
         old = self.get(item.topic, group)
@@ -179,9 +179,8 @@ class Filters(Saved):
 
     def unregister(self, group: str) -> None:
         """The group's last member has left."""
-        for by_group in self._found.values():
-            if group in by_group:
-                self._kill(by_group[group])
+        for topic in self._topics_of.get(group, ()):
+            self._kill(self._found[topic][group])
 
     def clean(self) -> None:
         """Forget what has been dead too long."""
@@ -208,6 +207,7 @@ class Filters(Saved):
         by_group = self._found.setdefault(data.topic, {})
         self._count += data.group not in by_group
         by_group[data.group] = data
+        self._topics_of.setdefault(data.group, set()).add(data.topic)
 
     def _drop(self, topic: str, group: str) -> None:
         by_group = self._found.get(topic, {})
@@ -215,6 +215,9 @@ class Filters(Saved):
             self._count -= 1
             if not by_group:
                 del self._found[topic]
+            self._topics_of[group].discard(topic)
+            if not self._topics_of[group]:
+                del self._topics_of[group]
             self.mark()
 
     # --- the table

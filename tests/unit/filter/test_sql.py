@@ -104,6 +104,7 @@ def test_size_and_cost_have_a_maximum() -> None:
     for _ in range(40):  # each BETWEEN asks its operand twice
         doubling = f"-({doubling} BETWEEN 1 AND 2)"
     assert "parts" in str(refusal(doubling + " = 1"))
+    assert "parts" in str(refusal(" OR ".join(["a CONTAINS 'x'"] * (NODES_MAX // 16))))
     assert sql.parse("a IN (" + ", ".join(f"'v{n}'" for n in range(3_000)) + ")").steps == 2
 
 
@@ -126,6 +127,15 @@ def test_a_property_is_found_as_it_is_stored(stored: bytes, wanted: str | None) 
     assert sql.parse("a IS NULL").matches(stored) is (wanted is None)
     if wanted is not None:
         assert sql.parse(f"a = '{wanted}'").matches(stored)
+
+
+def test_a_property_is_read_once_for_each_message() -> None:
+    both = sql.parse("a > 5 AND a < 8 AND NOT (a = 6)")
+    assert [both.matches(b"a\x01%d\x02" % n) for n in range(10)] == [n == 7 for n in range(10)]
+    long = b"a\x01" + b"0" * 5_000 + b"7\x02"
+    assert both.matches(long)
+    assert sql.parse("a > 6.5 AND a < 7.5").matches(long)
+    assert not sql.parse("a > 6.5").matches(long.replace(b"7", b"x"))
 
 
 @given(st.text(max_size=60))

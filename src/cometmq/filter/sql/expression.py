@@ -30,6 +30,8 @@ Evaluate = Callable[[bytes], Value]
 
 PROPERTY, CONSTANT, NUMBER, CONDITION = "property", "constant", "number", "condition"
 
+CONTAINS_STEPS: Final = 16  # it reads the whole text, the others a number or a few characters
+
 ORDERS: Final[dict[str, Callable[[int, int], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -45,7 +47,7 @@ TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
 
 @dataclass(slots=True)
 class Node:
-    """A part of an expression. `size` counts its nodes, `depth` how deep calls go; `at` is its place in the text."""
+    """A part of an expression: `size` is what it costs, `depth` how deep calls go, `at` its place in the text."""
 
     kind: str
     evaluate: Evaluate
@@ -86,11 +88,21 @@ def _over(kind: str, evaluate: Evaluate, at: int, *parts: Node) -> Node:
     return Node(kind, evaluate, at, 1 + sum(part.size for part in parts), 1 + max(part.depth for part in parts))
 
 
-def property_named(name: str, at: int) -> Node:
+def property_lookup(name: str) -> Evaluate:
+    """Finds a property once for each message, however often the expression names it. Any thread."""
     needle = f"\x02{name}\x01".encode()
     size = len(needle)
+    last: tuple[bytes, str | None] = b"", None  # replaced as a whole, so threads cannot mix two messages
 
     def evaluate(data: bytes) -> Value:
+        nonlocal last
+        asked, value = last
+        if asked is not data:
+            value = look(data)
+            last = data, value
+        return value
+
+    def look(data: bytes) -> str | None:
         found = data.rfind(needle)
         while found >= 0:
             start = found + size
@@ -102,7 +114,11 @@ def property_named(name: str, at: int) -> Node:
             found = data.rfind(needle, 0, found)  # a name without a value does not count
         return None
 
-    return Node(PROPERTY, evaluate, at, name=name)
+    return evaluate
+
+
+def property_named(name: str, at: int, lookup: Evaluate) -> Node:
+    return Node(PROPERTY, lookup, at, name=name)
 
 
 def constant(value: Value, at: int) -> Node:
@@ -251,7 +267,10 @@ def text_test(left: Node, keyword: str, wanted: str, *, negative: bool) -> Node:
         value = inner(data)
         return isinstance(value, str) and holds(value, wanted) is not negative
 
-    return _over(CONDITION, evaluate, left.at, left)
+    node = _over(CONDITION, evaluate, left.at, left)
+    if keyword == "CONTAINS":
+        node.size += CONTAINS_STEPS - 1
+    return node
 
 
 def one_of(left: Node, wanted: Sequence[str], *, negative: bool) -> Node:

@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 
 from cometmq.errors import FilterRefused
 from cometmq.filter.sql import expression as make
-from cometmq.filter.sql.expression import CONDITION, CONSTANT, ORDERS, PROPERTY, TEXT_TESTS, Expression, Node
+from cometmq.filter.sql.expression import CONDITION, CONSTANT, ORDERS, PROPERTY, TEXT_TESTS, Evaluate, Expression, Node
 from cometmq.filter.sql.lexer import END, FLOAT, NAME, STRING, WHOLE, Lexer, Token, refuse, unquoted
 from cometmq.filter.sql.values import INTEGER_MAX, LONG_MAX, Long, compare
 
@@ -75,7 +75,7 @@ class _Parser:
         self._lexer = Lexer(text)
         self._token = self._lexer.next()
         self._nesting = 0
-        self._nodes = 0
+        self._lookups: dict[str, Evaluate] = {}
 
     def expression(self) -> Expression:
         return Expression(self._text, self._condition(self._expression()))
@@ -201,7 +201,9 @@ class _Parser:
             self._nesting -= 1
             return node
         if kind == NAME:
-            node = make.property_named(text, at)
+            if text not in self._lookups:
+                self._lookups[text] = make.property_lookup(text)
+            node = make.property_named(text, at, self._lookups[text])
         elif kind == STRING:
             node = make.constant(unquoted(text), at)
         elif kind == WHOLE:
@@ -251,13 +253,12 @@ class _Parser:
         return number
 
     def _made(self, node: Node) -> Node:
-        self._nodes += 1
-        if max(self._nodes, node.size) > NODES_MAX:
+        if node.depth > 2 * NESTING_MAX:
+            self._too_deep(node.at)
+        if node.size > NODES_MAX:
             self._refuse(
                 node.at, f"the filter has more than {NODES_MAX} parts: shorten it; IN takes a list of any length"
             )
-        if node.depth > 2 * NESTING_MAX:
-            self._too_deep(node.at)
         return node
 
     def _too_deep(self, at: int) -> NoReturn:

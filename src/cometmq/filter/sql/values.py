@@ -13,6 +13,7 @@ Mirrors: ComparisonExpression.__compare, Integer.valueOf, Long.valueOf, Double.v
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import copysign, inf, isnan
 from typing import Final
 
@@ -20,6 +21,7 @@ INTEGER_MIN, INTEGER_MAX = -(1 << 31), (1 << 31) - 1
 LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 _LONG_DIGITS_MAX: Final = 19
 _PLAIN_DIGITS_MAX: Final = 9
+_SHORT_MAX: Final = 64
 
 # Java trims whatever is not above a space.
 _BLANKS: Final = "".join(map(chr, range(0x21)))
@@ -39,7 +41,7 @@ Value = str | int | float | None  # bool and Long are ints
 
 
 class NotComparable(Exception):
-    """Two values that the original refuses to compare."""
+    """Two values that the original refuses to compare. It is raised per message, so it says little."""
 
 
 def read_integer(text: str) -> int:
@@ -55,25 +57,35 @@ def read_long(text: str) -> int:
 
 
 def _whole(text: str, low: int, high: int) -> int:
-    found = _WHOLE.fullmatch(text)
+    found = _WHOLE.fullmatch(text) if len(text) <= _SHORT_MAX else _long_match(text)
     # Java looks at UTF-16 units, so digits beyond them are none.
     if found is None or (not text.isascii() and max(text) > "\uffff"):
-        raise NotComparable(f"{text!r} is no whole number")
+        raise NotComparable("no whole number")
     digits = found[1].lstrip("0") or "0"
     number = int(digits) if len(digits) <= _LONG_DIGITS_MAX else high + 2
     if text[0] == "-":
         number = -number
     if not low <= number <= high:
-        raise NotComparable(f"{text!r} is out of range")
+        raise NotComparable("out of range")
     return number
+
+
+_long_match = lru_cache(16)(_WHOLE.fullmatch)
 
 
 def read_double(text: str) -> float:
     """Double.valueOf."""
+    number = _double(text) if len(text) <= _SHORT_MAX else _double_of_long(text)
+    if number is None:
+        raise NotComparable("no number")
+    return number
+
+
+def _double(text: str) -> float | None:
     trimmed = text.strip(_BLANKS)
     found = _DOUBLE.fullmatch(trimmed)
     if found is None:
-        raise NotComparable(f"{text!r} is no number")
+        return None
     if found["hex"] is not None:
         try:
             number = float.fromhex(found["hex"])
@@ -82,6 +94,10 @@ def read_double(text: str) -> float:
     else:
         number = float(found["name"] or found["decimal"])
     return -number if trimmed[0] == "-" else number
+
+
+# Of a long text an expression may ask many times; it is read once.
+_double_of_long = lru_cache(16)(_double)
 
 
 def compare(left: Value, right: Value) -> int:
