@@ -1,4 +1,4 @@
-"""Failing consumers and delayed messages, with Apache RocketMQ's own clients; every delay level of the broker is 1 s."""
+"""Failing consumers and delayed messages, with Apache RocketMQ's own clients; every delay level is 1 s."""
 
 from __future__ import annotations
 
