@@ -23,7 +23,7 @@ SCENARIOS = (
     "absent", "tags", "sql", "wake", "commit", "create", "delete", "retries",
 )  # fmt: skip
 # What the Go client has no public call for, or (request) registers too late for: its heartbeat comes every 30 s.
-JAVA_SCENARIOS = ("query", "offsets", "trace", "compressed", "request")
+JAVA_SCENARIOS = ("query", "offsets", "trace", "compressed", "request", "beginnings")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,8 @@ from threading import Event, Thread
 from typing import NamedTuple, Self
 
 import pytest
-from tests.interop.clients import Client, Program, java_client
+from tests.interop.clients import GO_CLIENT, Client, Outcome, Program, java_client
+from tests.interop.test_clients import every_java_client, numbered
 from tests.original import Cluster
 from tests.original.cluster import Kind
 from tests.original.java import COMPACT_JVM, JavaBroker
@@ -65,9 +66,9 @@ class Member(Program):
         held = [line["holds"][way] for line in self.lines() if "holds" in line]
         return list(held[-1]) if held else []
 
-    def leave(self) -> None:
+    def leave(self, scenario: str = "member") -> None:
         self.go_on()
-        assert self.finish()["member"] == {"left": True}
+        assert self.finish()[scenario] == {"left": True}
 
 
 class Sender:
@@ -221,3 +222,81 @@ def test_members_come_and_go(members_cluster: Cluster, client: Client, tmp_path:
     finally:
         for member in running:
             member.end()
+
+
+def test_go_members_come_and_go(members_cluster: Cluster, tmp_path: Path) -> None:
+    client, cluster, running = GO_CLIENT, members_cluster, []
+    topics = {way: f"{client.prefix}_members_{way}" for way in ("concurrent", "broadcast")}
+    make_topics(cluster, list(topics.values()))
+
+    def join(name: str) -> Member:
+        member = Member(name, client, cluster, "member", tmp_path)
+        running.append(member)
+        return member
+
+    def consume(*members: Member) -> None:
+        """Until each member gets messages of its share of the queues."""
+        before = {member: len(member.got("concurrent")) for member in members}
+
+        def shared() -> bool:
+            recent = [{one.queue for one in member.got("concurrent")[before[member] :]} for member in members]
+            return all(recent) and set().union(*recent) == set(range(QUEUES))
+
+        await_that("everyone gets messages, and every queue is somebody's", shared)
+
+    try:
+        first, second = join("first"), join("second")
+        with Sender(cluster, list(topics.values())) as sender:
+            consume(first, second)
+            third = join("third")
+            consume(first, second, third)
+            first.end()
+            consume(second, third)
+            second.leave()
+            consume(third)
+        everything = set(sender.sent[topics["concurrent"]])
+        await_that("nothing is lost", lambda: bodies([g for m in running for g in m.got("concurrent")]) == everything)
+        everything_said = set(sender.sent[topics["broadcast"]])
+        await_that(
+            "the last one sees all that was broadcast", lambda: bodies(third.got("broadcast")) == everything_said
+        )
+        third.leave()
+    finally:
+        for member in running:
+            member.end()
+
+
+def test_a_go_member_takes_over_in_order(members_cluster: Cluster, tmp_path: Path) -> None:
+    """This client unlocks nothing when queues move and tries again every 20 s, so one follows the other here."""
+    client, cluster, running = GO_CLIENT, members_cluster, []
+    topic = f"{client.prefix}_members_orderly"
+    make_topics(cluster, [topic])
+
+    def join(name: str) -> Member:
+        member = Member(name, client, cluster, "orderly_member", tmp_path)
+        running.append(member)
+        await_that("it gets messages", lambda: len(member.got("orderly")) >= 100)
+        return member
+
+    try:
+        with Sender(cluster, [topic]) as sender:
+            join("first").end()
+            time.sleep(LOCK_MS / 1000 + 0.5)  # until the locks of the dead expire
+            second = join("second")
+        sent = set(sender.sent[topic])
+        await_that("nothing is lost", lambda: bodies([g for m in running for g in m.got("orderly")]) == sent)
+        second.leave("orderly_member")
+        check_order([one for member in running for one in member.got("orderly")], len(sent))
+    finally:
+        for member in running:
+            member.end()
+
+
+@every_java_client
+def test_everybody_begins_with_the_first_message_of_a_young_queue(outcome: Outcome) -> None:
+    everything = sorted(numbered("old", 10) + numbered("new", 10))
+    assert {where: sorted(got) for where, got in outcome["beginnings"].items()} == {
+        "CONSUME_FROM_FIRST_OFFSET": everything,
+        "CONSUME_FROM_LAST_OFFSET": everything,
+        "CONSUME_FROM_TIMESTAMP": everything,
+    }

@@ -46,7 +46,8 @@ func memberOf(s *session, way string) (rocketmq.PushConsumer, error) {
 	}
 	made, err := rocketmq.NewPushConsumer(consumer.WithNsResolver(s.resolver()), consumer.WithGroupName(topic),
 		consumer.WithInstance(topic+strconv.Itoa(os.Getpid())), consumer.WithConsumerModel(model),
-		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithConsumerOrder(way == "orderly"))
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset), consumer.WithConsumerOrder(way == "orderly"),
+		consumer.WithRebalanceLockInterval(500*time.Millisecond))
 	if err != nil {
 		return nil, err
 	}
