@@ -1,0 +1,289 @@
+"""Messages for any time on a real broker: when they come, what is refused, and calling them back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from tests.conftest import StartBroker
+
+from cometmq.broker.inner_messages import InnerMessage
+from cometmq.broker.timer.open_slots import Due, OpenSlot, each
+from cometmq.broker.timer.stage import TIME_KEYS, TimerStage, deliver_time_ms, precision_ms
+from cometmq.errors import RequestRefused
+from cometmq.model import properties
+from cometmq.model.names import TIMER_TOPIC
+from cometmq.net.channel import Channel
+from cometmq.store.config import StoreConfig
+from cometmq.wire import fastjson
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Command
+from cometmq.wire.recall_handle import RecallHandle, handle_of
+from cometmq.wire.record import Record, decode_records
+from cometmq.wire.requests.consume import GetMaxOffset, PullMessage
+from cometmq.wire.requests.send import SendMessageV2
+from cometmq.wire.requests.timer import GetTimerCheckPoint, GetTimerMetrics, RecallMessage
+
+GROUP, TOPIC = "timers", "orders"
+NOW_MS = 1_700_000_000_500
+LONG_MAX = (1 << 63) - 1
+
+
+class StillClock:
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return NOW_MS
+
+
+def stage(*, enabled: bool = True, waiting: int = 0, **settings: Any) -> TimerStage:
+    return TimerStage(
+        StoreConfig(**settings),
+        StillClock(),
+        enabled=enabled,
+        waiting_at=lambda slot_ms: waiting,
+        on_recall=lambda key, slot_ms: None,
+    )
+
+
+def message(sys_flag: int = 0, topic: str = TOPIC, **found: object) -> InnerMessage:
+    return InnerMessage(topic, 3, b"x", {key: str(value) for key, value in found.items()}, sys_flag=sys_flag)
+
+
+# --- the stage
+
+
+@pytest.mark.parametrize(
+    ("found", "slot_ms"),
+    [
+        ({"TIMER_DELAY_SEC": 1}, NOW_MS + 500),
+        ({"TIMER_DELAY_MS": 1}, NOW_MS - 500),
+        ({"TIMER_DELAY_MS": 500}, NOW_MS - 500),
+        ({"TIMER_DELAY_MS": 501}, NOW_MS + 500),
+        ({"TIMER_DELIVER_MS": NOW_MS + 500}, NOW_MS - 500),
+        ({"TIMER_DELIVER_MS": NOW_MS + 259_200_000}, NOW_MS + 259_199_500),
+        ({"TIMER_DELAY_SEC": 1, "TIMER_DELAY_MS": 99_000, "TIMER_DELIVER_MS": "soon"}, NOW_MS + 500),
+        ({"TIMER_DELAY_SEC": 1, "DELAY": 0}, NOW_MS + 500),
+    ],
+)
+def test_a_message_for_the_future_waits(found: dict[str, Any], slot_ms: int) -> None:
+    timed = message(**found)
+    stage()(timed)
+    assert (timed.topic, timed.queue_id) == (TIMER_TOPIC, 0)
+    assert timed.properties[properties.TIMER_OUT_MS] == str(slot_ms)
+    assert (timed.properties[properties.REAL_TOPIC], timed.properties[properties.REAL_QUEUE_ID]) == (TOPIC, "3")
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        message(TIMER_DELAY_SEC=0),
+        message(TIMER_DELAY_MS=-1),
+        message(TIMER_DELIVER_MS=NOW_MS),
+        message(TIMER_DELAY_SEC=LONG_MAX),  # overflows to the past
+        message(sys_flag=4, TIMER_DELAY_SEC=1),
+        message(sys_flag=12, TIMER_DELAY_SEC=1),
+        message(TIMER_DELAY_SEC=1, TIMER_OUT_MS=5),
+        message(topic=TIMER_TOPIC, TIMER_DELAY_SEC=1),
+    ],
+)
+def test_other_messages_go_where_they_were_going(plain: InnerMessage) -> None:
+    before = (plain.topic, plain.queue_id, dict(plain.properties))
+    stage()(plain)
+    assert (plain.topic, plain.queue_id, plain.properties) == before
+
+
+def test_a_delay_level_wins() -> None:
+    both = message(TIMER_DELAY_SEC=9, TIMER_DELIVER_MS=1, DELAY=2)
+    stage()(both)
+    assert (both.topic, both.properties) == (TOPIC, {"DELAY": "2"})
+
+
+@pytest.mark.parametrize(
+    ("found", "settings", "response", "sentence"),
+    [
+        ({"TIMER_DELAY_SEC": 259_201}, {}, "MESSAGE_ILLEGAL", "max delay 259200000ms"),
+        ({"TIMER_DELAY_SEC": "1.5"}, {}, "MESSAGE_ILLEGAL", "timer message illegal"),
+        ({"TIMER_DELAY_MS": " 1"}, {}, "MESSAGE_ILLEGAL", "timer message illegal"),
+        ({"TIMER_DELIVER_MS": LONG_MAX + 1}, {}, "MESSAGE_ILLEGAL", "timer message illegal"),
+        ({"TIMER_DELAY_MS": "9" * 5_000}, {}, "MESSAGE_ILLEGAL", "timer message illegal"),
+        ({"TIMER_DELAY_SEC": 0, "TIMER_DEL_UNIQKEY": "k"}, {}, "MESSAGE_ILLEGAL", "if set del msg"),
+        ({"TIMER_DELAY_SEC": 1}, {"enabled": False}, "SYSTEM_ERROR", "timerWheelEnable is false"),
+        ({"TIMER_DELAY_SEC": 1}, {"waiting": 20, "timer_congest_num_each_slot": 10}, "SYSTEM_ERROR", "flow control"),
+    ],
+)
+def test_what_is_refused(found: dict[str, Any], settings: dict[str, Any], response: str, sentence: str) -> None:
+    refused = message(**found)
+    with pytest.raises(RequestRefused, match=sentence) as raised:
+        stage(**settings)(refused)
+    assert raised.value.response == response
+    assert refused.topic == TOPIC
+
+
+def test_precisions() -> None:
+    assert [precision_ms(wanted) for wanted in (1, 100, 199, 200, 700, 1000, 5000)] == [
+        100, 100, 100, 200, 500, 1000, 1000,
+    ]  # fmt: skip
+    assert deliver_time_ms({}, NOW_MS) is None
+    assert set(TIME_KEYS) == {"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"}
+
+
+# --- open slots
+
+
+def test_strips_are_taken_at_their_end_in_the_logs_order() -> None:
+    slot = OpenSlot(10_000, 1000)
+    dues = {1: 10_001, 2: 10_050, 3: 10_051, 4: 11_000, 5: 0, 6: 9_000, 7: 99_000}
+    for number, due_ms in dues.items():
+        slot.add(due_ms, Due(number, 1, number, 1, 0))
+
+    def taken(now_ms: int) -> list[int]:
+        return [due.pos for due in each(slot.take(now_ms))]
+
+    assert taken(10_049) == []
+    assert slot.next_ms() == 10_050
+    assert taken(10_050) == [1, 2, 6]
+    assert not slot.done(10_999)
+    rest = slot.take(20_000)
+    assert [due.pos for due in each(rest)] == [3, 4, 5, 7]
+    assert slot.done(20_000)
+    assert not slot.done(10_999)
+    slot.give_back(rest)
+    assert slot.waiting() == [3, 4, 5, 7]
+    assert taken(20_000) == [3, 4, 5, 7]
+
+
+# --- recall handles
+
+
+def test_a_handle_is_read_back() -> None:
+    handle = RecallHandle("orders", "broker-a", NOW_MS, "key")
+    assert RecallHandle.decode(handle.encode()) == handle
+    assert RecallHandle.decode(handle.encode().rstrip("=")) == handle
+    found = {"TIMER_OUT_MS": str(NOW_MS - 1), "REAL_TOPIC": "orders", "UNIQ_KEY": "key"}
+    assert handle_of(found, "broker-a") == handle.encode()
+    assert handle_of({**found, "REAL_TOPIC": "%RETRY%group"}, "broker-a") is None
+    assert handle_of({"UNIQ_KEY": "key"}, "broker-a") is None
+
+
+@pytest.mark.parametrize("text", [None, "", "&", "a", "dj+/", "djEg=", "djEg===", "djEgYSBiIDE", "w6k="])
+def test_a_handle_that_is_none_is_refused(text: str | None) -> None:
+    with pytest.raises(RequestRefused, match="recall handle is invalid"):
+        RecallHandle.decode(text)
+
+
+# --- the broker
+
+
+async def send(channel: Channel, name: str, topic: str = TOPIC, **found: object) -> Command:
+    text = properties.render({"UNIQ_KEY": name, **{key: str(value) for key, value in found.items()}})
+    request = SendMessageV2(GROUP, topic, "TBW102", 4, 0, 0, 0, 0, properties=text)
+    return await channel.exchange(request.command(name.encode()))
+
+
+async def delivered(channel: Channel, count: int) -> list[Record]:
+    async with asyncio.timeout(30):
+        while int((await channel.call(GetMaxOffset(TOPIC, 0))).ext["offset"]) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    answer = await channel.call(PullMessage(GROUP, TOPIC, 0, 0, 32, 4, 0, 0, 0, subscription="*"))
+    return list(decode_records(bytes(answer.body), check_crc=True))
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_messages_come_at_their_time_and_in_its_order(broker: StartBroker, flush: str) -> None:
+    async with broker(flushDiskType=flush) as (_, channel):
+        now_ms = int(time.time() * 1000)
+        due_ms = {"last": now_ms + 1_200, "second": now_ms + 700, "first": now_ms + 300}
+        for name, at_ms in due_ms.items():
+            assert (await send(channel, name, TIMER_DELIVER_MS=at_ms)).code == ResponseCode.SUCCESS
+        found = await delivered(channel, 3)
+        assert [record.body.decode() for record in found] == ["first", "second", "last"]
+        for record in found:
+            at_ms = due_ms[record.body.decode()]
+            assert at_ms <= record.store_time_ms
+            assert at_ms <= int(record.properties["TIMER_DEQUEUE_MS"])
+            assert record.properties["REAL_TOPIC"] == TOPIC
+            assert record.properties["TIMER_ENQUEUE_MS"].isdecimal()
+
+
+async def test_a_broker_that_starts_again_delivers_what_waits(broker: StartBroker) -> None:
+    due_ms = int(time.time() * 1000) + 1_500
+    async with broker() as (_, channel):
+        await send(channel, "m", TIMER_DELIVER_MS=due_ms)
+        assert int((await channel.call(GetMaxOffset(TOPIC, 0))).ext["offset"]) == 0
+    async with broker() as (_, channel):
+        found = await delivered(channel, 1)
+        assert found[0].store_time_ms >= due_ms
+    async with broker() as (_, channel):
+        assert len(await delivered(channel, 1)) == 1
+
+
+async def test_a_recalled_message_does_not_come(broker: StartBroker) -> None:
+    async with broker(recallMessageEnable="true") as (_, channel):
+        far_ms = int(time.time() * 1000) + 2_200
+        sent = await send(channel, "recalled", TIMER_DELIVER_MS=far_ms)
+        await send(channel, "kept", TIMER_DELIVER_MS=far_ms)
+        answer = await channel.call(RecallMessage(GROUP, TOPIC, sent.ext["recallHandle"]))
+        assert answer.ext["msgId"] == "recalled"
+        assert answer.ext["MSG_REGION"] == "DefaultRegion"
+        await send(channel, "after", TIMER_DELIVER_MS=far_ms + 300)
+        assert [record.body for record in await delivered(channel, 2)] == [b"kept", b"after"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "handle", "code"),
+    [
+        (None, "x", ResponseCode.SYSTEM_ERROR),
+        ("absent", "x", ResponseCode.TOPIC_NOT_EXIST),
+        (TOPIC, None, ResponseCode.ILLEGAL_OPERATION),
+        (TOPIC, "&", ResponseCode.ILLEGAL_OPERATION),
+        (TOPIC, RecallHandle("other", "broker-a", 1, "k").encode(), ResponseCode.ILLEGAL_OPERATION),
+        (TOPIC, RecallHandle(TOPIC, "broker-b", 1, "k").encode(), ResponseCode.ILLEGAL_OPERATION),
+        (TOPIC, RecallHandle(TOPIC, "broker-a", 1, "k").encode(), ResponseCode.ILLEGAL_OPERATION),
+        (TOPIC, RecallHandle(TOPIC, "broker-a", 1 << 60, "k").encode(), ResponseCode.ILLEGAL_OPERATION),
+        (TOPIC, "ICAg", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_recalls_that_are_refused(
+    broker: StartBroker, topic: str | None, handle: str | None, code: ResponseCode
+) -> None:
+    async with broker(recallMessageEnable="true") as (_, channel):
+        await send(channel, "plain")
+        answer = await channel.exchange(RecallMessage(GROUP, topic, handle).command())
+        assert answer.code == code
+        assert int((await channel.call(GetMaxOffset(TIMER_TOPIC, 0))).ext["offset"]) == 0
+
+
+async def test_recalls_are_forbidden_unless_allowed(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        answer = await channel.exchange(RecallMessage(GROUP, TOPIC, "x").command())
+        assert answer.code == ResponseCode.NO_PERMISSION
+
+
+async def test_counts_and_progress(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await send(channel, "m", TIMER_DELAY_SEC=3_600)
+        async with asyncio.timeout(10):
+            while True:
+                metrics: Any = fastjson.loads(bytes((await channel.call(GetTimerMetrics())).body))
+                if metrics["timingCount"].get(TOPIC, {}).get("count") == 1:
+                    break
+                await asyncio.sleep(0.01)
+        assert len((await channel.call(GetTimerCheckPoint())).body) == 56
+
+
+async def test_without_the_wheel(broker: StartBroker) -> None:
+    async with broker(timerWheelEnable="false") as (_, channel):
+        assert (await send(channel, "m", TIMER_DELAY_SEC=1)).code == ResponseCode.SYSTEM_ERROR
+        assert (await channel.exchange(GetTimerCheckPoint().command())).code == ResponseCode.SYSTEM_ERROR
+        assert (await channel.exchange(GetTimerMetrics().command())).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_what_has_no_time_in_the_timer_topic_is_passed_over(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await send(channel, "stray", topic=TIMER_TOPIC)
+        await send(channel, "m", TIMER_DELAY_MS=100)
+        assert [record.body for record in await delivered(channel, 1)] == [b"m"]
