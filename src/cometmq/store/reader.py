@@ -193,11 +193,15 @@ class Reader:
         return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges))
 
     def slices(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """The records' bytes as views of the log."""
+        """The records' bytes as views of the log; the ranges stand in its order."""
         segment_size = self._log.segment_size
         views: list[memoryview] = []
         start = end = -1
         view = memoryview(b"")
+        if ranges and ranges[-1][0] < self._log.segment_end(ranges[0][0]):  # the usual pull: one segment has it all
+            start = ranges[0][0] - ranges[0][0] % segment_size
+            view = self._log.view_of(start)
+            return [view[offset - start : offset - start + size] for offset, size in ranges]
         for offset, size in ranges:
             if not start <= offset < end:
                 start = offset - offset % segment_size
