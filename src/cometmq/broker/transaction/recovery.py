@@ -1,7 +1,8 @@
 """What was open when the broker stopped, read from the store alone.
 
 1.  op messages from the saved progress on name the copies that are closed;
-2.  of the copies that are left, the last of each transaction counts, and the others were moved;
+2.  of the copies that are left, the last of each transaction counts, and the others were moved (that an op message
+    names an earlier copy says nothing: those that were moved are named, too);
 3.  the log from the first of those on is walked: a delivered or given-up message names, as its prepared offset, the
     place of the half message that it was made from, so that one is closed though no op message says it.
 
@@ -69,10 +70,6 @@ def _open_copies(store: Store, transactions: Transactions, named: set[int]) -> i
         if first is None:
             first = record.physical_offset
         if half.root == offset:
-            continue
-        if half.root < window.base and half.root in named:  # Java ends its immune messages by their first copy
-            window.close(offset, State.ENDED)
-            transactions.ops.add(offset)
             continue
         old_offset = window.latest_of(half.root)
         still_open = window.state(old_offset) is State.OPEN
