@@ -17,6 +17,7 @@ from .broker_scripts import (
     SUSPEND,
     stored,
 )
+from .pop_scripts import NOW
 from .script import Ask, Await, Script
 
 EXPRESSIONS = {
@@ -104,6 +105,19 @@ SCRIPTS: tuple[Script, ...] = (
             "from the middle": BY_SQL.but(subscription="a > 5 OR a = 5.5", queueOffset="1"),
             "one": BY_SQL.but(subscription="b = 'x'", maxMsgNums="1"),
         },
+    ),
+    Script(
+        "broker",
+        NOW.but(expType="SQL92", exp="b = 'x'", maxMsgNums="32"),
+        title="broker filters of a pop",
+        before=(CREATE_GROUP, CREATE, *MESSAGES),
+        fresh=True,
+        more={
+            "nothing matches": NOW.but(expType="SQL92", exp="a = 1000"),
+            "wrong filter": NOW.but(expType="SQL92", exp="a >"),
+            "unknown type": NOW.but(expType="XPATH", exp="a > 5"),
+        },
+        after=(NOW.but(maxMsgNums="32"),),
     ),
     Script(
         "broker",

@@ -23,6 +23,7 @@ from cometmq.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import decode_records, encode_record, properties_of
 from cometmq.wire.requests.members import HeartBeat
+from cometmq.wire.requests.pop import PopMessage
 
 ON = {"enablePropertyFilter": "true"}
 
@@ -299,6 +300,17 @@ async def offsets_seen(channel: Channel, expression: str) -> list[int]:
             seen += [one.queue_offset for one in decode_records(reply.body)]
         assert int(reply.ext["nextBeginOffset"]) > offset
         offset = int(reply.ext["nextBeginOffset"])
+
+
+async def test_pops_are_filtered_whether_allowed_or_not(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await send_numbers(channel, 10)
+        pop = PopMessage("consumers", "orders", 0, 32, 60_000, 0, 0, 0, exp_type="SQL92", exp="a > 7")
+        found = decode_records((await channel.call(pop)).body)
+        assert [bytes(one.body) for one in found] == [b"8", b"9"]
+        with pytest.raises(PeerRefused, match="line 1, column 4") as refused:
+            await channel.call(replace(pop, exp="a >"))
+        assert refused.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 async def test_a_waiting_pull_wakes_for_a_match_only(broker: StartBroker) -> None:
