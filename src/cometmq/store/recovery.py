@@ -191,7 +191,8 @@ class Recovery:
             queue = self._queue_of(topic_data, queue_id, physical_offset)
             if queue is None:
                 return
-        if physical_offset + size <= queue.max_physical and physical_offset < self._indexed_before:
+        end = physical_offset + size
+        if end < queue.max_physical and physical_offset < self._indexed_before:
             return  # in queue and index already
         text = str(view[properties_at : at + size], "utf-8", "replace")
         found_properties = properties.parse(text)
@@ -204,10 +205,21 @@ class Recovery:
             words = index_keys(found_properties.get(properties.UNIQ_KEY), found_properties.get(properties.KEYS), tags)
         unit_offset = -1 if sys_flag & _PREPARED else queue_offset
         if isinstance(queue, BatchQueue):
-            queue.counts[physical_offset] = count_of(found_properties)
+            if unit_offset >= 0:
+                queue.counts[physical_offset] = count_of(found_properties)
+        elif end == queue.max_physical:
+            self._mend_last_unit(queue, physical_offset, code)
         self._dispatcher.replay(queue, physical_offset, size, code, unit_offset, words, store_time_ms)
         if self._dispatcher.unwritten_units >= UNWRITTEN_UNITS_MAX:
             self.write_queues()
+
+    def _mend_last_unit(self, queue: ConsumeQueue, physical_offset: int, code: int) -> None:
+        """A power cut may have kept the beginning of the last unit and not its tags code: then it is put again."""
+        table = self._tables[0]
+        unit = table.unit(queue, queue.max_offset - 1)
+        if unit is not None and unit[2] != code:
+            table.cut(queue, queue.max_offset - 1)
+            queue.max_physical = physical_offset
 
     def _queue_of(self, topic_data: bytes, queue_id: int, physical_offset: int) -> ConsumeQueue | None:
         """The queue of a record; None if it was deleted since, or its name is damaged."""

@@ -222,3 +222,23 @@ def test_a_missing_segment_does_not_cost_those_behind_it(tmp_path: Path, clean: 
         open_small(tmp_path)
     assert segment(tmp_path, 2 * SEGMENT_SIZE).exists()
     assert segment(tmp_path, 3 * SEGMENT_SIZE).exists()
+
+
+@pytest.mark.parametrize("lost", [1, 5, 8])
+def test_a_last_unit_without_its_tags_is_put_again(tmp_path: Path, lost: int) -> None:
+    store = open_small(tmp_path)
+    for number in range(3):
+        send(store, b"tagged", tags=f"tag{number}", properties_data=f"TAGS\x01tag{number}\x02".encode())
+    settle(store)
+    store.maintain()
+    codes = store.unit_codes("T", 0, 0, 3)
+    store.abandon()
+    path = tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[60 - lost : 60] = bytes(lost)  # as the next sector of the disk would miss
+    path.write_bytes(data)
+    store = open_small(tmp_path)
+    assert store.unit_codes("T", 0, 0, 3) == codes
+    store.close()
+    assert path.read_bytes() == whole
