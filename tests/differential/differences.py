@@ -445,6 +445,22 @@ ENTRIES: Final = (
         when=_both(_is_message_id),
     ),
     Entry(
+        title="Message ids in messages that were sent back",
+        kind="mask",
+        why="They hold the port of the broker and the place in its log.",
+        where="body.*.properties.ORIGIN_MESSAGE_ID",
+        when=_both(_is_message_id),
+    ),
+    Entry(
+        title="Refused send-backs leave nothing behind",
+        kind="difference",
+        why="A message that cannot be sent back makes no retry topic. The original makes it before it looks for the "
+        "message.",
+        where="code",
+        codes=frozenset({36}),
+        when=lambda one: one.variant.endswith(" 351") and (str(one.java)[:2], str(one.comet)[:2]) == ("0", "17"),
+    ),
+    Entry(
         title="Times in messages",
         kind="mask",
         why="Two servers store at two times.",

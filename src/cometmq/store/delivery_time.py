@@ -11,7 +11,7 @@ from typing import Final
 from cometmq.errors import StoreError
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_LEVEL: Final = re.compile(r"\d{1,9}")
+_LEVEL: Final = re.compile(r"\+?[0-9]{1,10}")
 
 
 class DeliveryTimes:

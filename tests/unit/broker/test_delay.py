@@ -63,9 +63,9 @@ async def test_a_delayed_message_waits_and_comes_in_time(broker: StartBroker) ->
 
 async def test_levels_outside_the_list(broker: StartBroker) -> None:
     async with broker(**FAST) as (_, channel):
-        for level, queue_id in ((99, 2), ("+2", 1), (2_147_483_647, 2)):
+        for level, kept, queue_id in ((99, "3", 2), ("+2", "+2", 1), (2_147_483_647, "3", 2)):
             await send(channel, level)
-            assert (await pull(channel, "SCHEDULE_TOPIC_XXXX", queue_id))[-1].properties["DELAY"] == str(queue_id + 1)
+            assert (await pull(channel, "SCHEDULE_TOPIC_XXXX", queue_id))[-1].properties["DELAY"] == kept
         for level in (0, -1, -2_147_483_648):
             await send(channel, level)
         assert [record.properties["DELAY"] for record in await pull(channel, "orders", 1)] == ["0", "-1", "-2147483648"]

@@ -34,12 +34,14 @@ class DelayStage:
         text = found.get(properties.DELAY)
         if text is None or message.due or message.sys_flag & _PREPARED:
             return
-        level = min(_level(text), self._level_max)
-        if level <= 0:
+        level = _level(text)
+        if level <= 0 or self._level_max <= 0:
             return
+        if level > self._level_max:
+            level = self._level_max
+            found[properties.DELAY] = str(level)
         for key in properties.TIMER_WISHES:
             found.pop(key, None)
-        found[properties.DELAY] = str(level)
         found[properties.REAL_TOPIC] = message.topic
         found[properties.REAL_QUEUE_ID] = str(message.queue_id)
         message.topic = SCHEDULE_TOPIC

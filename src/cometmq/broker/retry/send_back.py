@@ -23,7 +23,6 @@ from cometmq.broker.retry.dead_letters import DeadLetters, times_max
 from cometmq.broker.topics import UNIT_SUBSCRIBED, Topics
 from cometmq.errors import CometError, MessageRefused, RequestRefused
 from cometmq.model import names, properties
-from cometmq.model.group import GroupConfig
 from cometmq.model.sysflag import Perm
 from cometmq.net.routes import DONE, LATER, Call, Later, handles
 from cometmq.wire.message_id import offset_id
@@ -66,12 +65,18 @@ class SendBack:
             return DONE  # a group that wants no retries
         if request.offset is None or request.delay_level is None:
             raise RequestRefused("SYSTEM_ERROR", "the request must name the message's offset and a delayLevel")
-        retry_topic = self._retry_topic(group, unit_mode=request.unit_mode)
+        retry_topic = names.RETRY_PREFIX + group.name
+        known = self._topics.get(retry_topic)
+        if known is not None and not known.perm & Perm.WRITE:
+            raise RequestRefused("NO_PERMISSION", f"the topic[{retry_topic}] sending message is forbidden")
         record = self._reader.record_at(request.offset)
         if record is None:
             raise RequestRefused(
                 "SYSTEM_ERROR", f"look message by offset failed, {request.offset}: no message stands there any more"
             )
+        self._topics.create_on_send_back(
+            retry_topic, group.retry_queue_nums, sys_flag=UNIT_SUBSCRIBED if request.unit_mode else 0
+        )
         message = _again(record)
         limit = times_max(group, request.max_reconsume_times, call.command.version)
         if record.reconsume_times >= limit or request.delay_level < 0:
@@ -82,14 +87,6 @@ class SendBack:
             message.properties[properties.DELAY] = str(request.delay_level or FIRST_LEVEL + record.reconsume_times)
         self._store(message, call)
         return LATER
-
-    def _retry_topic(self, group: GroupConfig, *, unit_mode: bool) -> str:
-        name = names.RETRY_PREFIX + group.name
-        sys_flag = UNIT_SUBSCRIBED if unit_mode else 0
-        topic = self._topics.create_on_send_back(name, group.retry_queue_nums, sys_flag=sys_flag)
-        if not topic.perm & Perm.WRITE:
-            raise RequestRefused("NO_PERMISSION", f"the topic[{name}] sending message is forbidden")
-        return name
 
     def _store(self, message: InnerMessage, call: Call) -> None:
         try:
