@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable
 from itertools import islice
 from threading import Event, current_thread
+from typing import Any
 
 import pytest
 from tests.conftest import StartBroker
 from tests.unit.broker.test_send_and_pull import SUBSCRIPTION, SUSPEND, pull, pulled, send
 
+from cometmq.broker import durability
 from cometmq.errors import StoreError
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.fs import OsFs
@@ -153,3 +155,39 @@ async def test_a_stop_answers_those_who_wait(broker: StartBroker, monkeypatch: p
         released.set()
         assert (await sent).code == ResponseCode.SUCCESS
         await stopping
+
+
+async def test_who_comes_alone_is_written_alone_and_who_comes_together_together(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes = 0
+    write = CommitLog._write_parts
+
+    def counted(log: CommitLog, *where: Any) -> None:
+        nonlocal writes
+        writes += 1
+        write(log, *where)
+
+    monkeypatch.setattr(CommitLog, "_write_parts", counted)
+    async with broker(flushDiskType="ASYNC_FLUSH") as (_, channel):
+        for number in range(5):
+            await channel.call(send(), b"alone")
+            assert writes == number + 1
+        await asyncio.gather(*[channel.call(send(), b"together") for _ in range(100)])
+        assert writes < 25
+        await channel.call(send(), b"alone")
+        assert len(await pulled(channel)) == 32
+
+
+async def test_what_is_dispatched_in_parts_is_seen_as_a_whole(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(durability, "DISPATCH_MAX", 2)
+    async with broker() as (_, channel):
+        waiting = asyncio.create_task(channel.exchange(pull(sys_flag=SUSPEND | SUBSCRIPTION).command()))
+        await asyncio.gather(*[channel.call(send(), b"%d" % number) for number in range(9)])
+        await waiting
+        async with asyncio.timeout(10):
+            while len(found := await pulled(channel)) < 9:
+                pass
+        assert [bytes(record.body) for record in found] == [b"%d" % number for number in range(9)]
