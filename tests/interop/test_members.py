@@ -24,7 +24,8 @@ from tests.original.java import COMPACT_JVM, JavaBroker
 from cometmq.errors import PeerRefused
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
-from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.admin import CreateTopic, DeleteExpiredCommitLog
+from cometmq.wire.requests.consume import GetMinOffset, OffsetReply
 from cometmq.wire.requests.send import SendMessageV2
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
@@ -122,11 +123,11 @@ def await_that(what: str, is_so: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def make_topics(cluster: Cluster, topics: Sequence[str]) -> None:
+def make_topics(cluster: Cluster, topics: Sequence[str], queues: int = QUEUES) -> None:
     async def make() -> None:
         channel = await connect(cluster.broker.addr)
         for topic in topics:
-            await channel.call(CreateTopic(topic, QUEUES, QUEUES, 6, "SINGLE_TAG", "TBW102", 0))
+            await channel.call(CreateTopic(topic, queues, queues, 6, "SINGLE_TAG", "TBW102", 0))
         channel.close()
 
     asyncio.run(make())
@@ -309,7 +310,47 @@ def test_a_go_member_takes_over_in_order(members_cluster: Cluster, tmp_path: Pat
 def test_everybody_begins_with_the_first_message_of_a_young_queue(outcome: Outcome) -> None:
     everything = sorted(numbered("old", 10) + numbered("new", 10))
     assert {where: sorted(got) for where, got in outcome["beginnings"].items()} == {
-        "CONSUME_FROM_FIRST_OFFSET": everything,
-        "CONSUME_FROM_LAST_OFFSET": everything,
-        "CONSUME_FROM_TIMESTAMP": everything,
+        "FIRST_OFFSET": everything,
+        "LAST_OFFSET": everything,
+        "TIMESTAMP": everything,
     }
+
+
+def fill_and_delete(cluster: Cluster, topics: Sequence[str]) -> dict[str, list[str]]:
+    """Queues whose first messages are gone with the first file of the log; returns the tags of those left."""
+
+    async def do() -> dict[str, list[str]]:
+        channel = await connect(cluster.broker.addr)
+        for number in range(300):
+            for topic in topics:
+                properties = f"TAGS\x01old{number}\x02"
+                request = SendMessageV2("sender", topic, "TBW102", 1, 0, 0, 1, 0, properties)
+                await channel.call(request, bytes(8_000), timeout_ms=10_000)
+        left: dict[str, list[str]] = {}
+        while len(left) < len(topics):
+            await channel.call(DeleteExpiredCommitLog(), timeout_ms=10_000)
+            await asyncio.sleep(0.2)
+            for topic in topics:
+                first = OffsetReply.read((await channel.call(GetMinOffset(topic, 0))).ext).offset
+                if first:
+                    left[topic] = numbered("old", 300)[first:]
+        channel.close()
+        return left
+
+    return asyncio.run(do())
+
+
+def test_consumers_begin_where_they_are_told(server_kind: Kind, tmp_path: Path) -> None:
+    """And one that begins before the first message that is left is put right."""
+    conf = {"mappedFileSizeCommitLog": 1 << 20, "fileReservedTime": 0}
+    with Cluster(server_kind, tmp_path / "cluster", conf=conf) as cluster:
+        topics = {client: f"{client.prefix}_old_beginnings" for client in JAVA_MEMBERS}
+        make_topics(cluster, list(topics.values()), queues=1)
+        left = fill_and_delete(cluster, list(topics.values()))
+        programs = [Program(client, cluster, ["old_beginnings"], tmp_path / client.name) for client in topics]
+        for program in programs:
+            facts = {where: set(got) for where, got in program.finish()["old_beginnings"].items()}
+            new = set(numbered("new", 10))
+            assert facts["FIRST_OFFSET"] == {*left[topics[program.client]], *new}
+            assert facts["LAST_OFFSET"] == new
+            assert new <= facts["TIMESTAMP"] < facts["FIRST_OFFSET"]

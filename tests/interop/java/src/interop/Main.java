@@ -44,6 +44,7 @@ public final class Main {
         SCENARIOS.put("batch_queue", Batches::batchQueue);
         SCENARIOS.put("member", Members::member);
         SCENARIOS.put("beginnings", Members::beginnings);
+        SCENARIOS.put("old_beginnings", Members::oldBeginnings);
         SCENARIOS.put("request", Asking::request);
         SCENARIOS.put("trace", Asking::trace);
         SCENARIOS.put("compressed", Asking::compressed);

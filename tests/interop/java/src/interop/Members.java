@@ -3,7 +3,10 @@ package interop;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.reflect.Method;
+import java.text.SimpleDateFormat;
 import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Date;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -47,38 +50,61 @@ final class Members {
         return Map.of("left", true);
     }
 
-    /** Three groups that begin at the first message, the last and now; each tells what it got. */
+    /** Three groups that begin at the first message, the last and now; each tells what it got of a young queue. */
     static Map<String, Object> beginnings(Session session) throws Exception {
         String topic = session.name("beginnings");
         for (int i = 0; i < 10; i++) {
             session.producer().send(Session.message(topic, "old" + i));
         }
         session.pullAll(topic, Session.ALL, 10);
+        return begun(session, "beginnings", Map.of("FIRST_OFFSET", 20, "LAST_OFFSET", 20, "TIMESTAMP", 20));
+    }
+
+    /** The same with a queue that somebody else has filled, and of which the first messages are deleted. */
+    static Map<String, Object> oldBeginnings(Session session) throws Exception {
+        return begun(session, "old_beginnings", Map.of("FIRST_OFFSET", 11, "LAST_OFFSET", 10, "TIMESTAMP", 10));
+    }
+
+    private static Map<String, Object> begun(Session session, String topic, Map<String, Integer> counts)
+        throws Exception {
         Map<String, List<String>> got = new TreeMap<>();
         List<DefaultMQPushConsumer> consumers = new ArrayList<>();
-        for (ConsumeFromWhere where : List.of(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
-            ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, ConsumeFromWhere.CONSUME_FROM_TIMESTAMP)) {
-            DefaultMQPushConsumer consumer = made(session, "beginnings_" + where);
-            consumer.setConsumeFromWhere(where);
-            consumer.subscribe(topic, Session.ALL);
-            List<String> bodies = java.util.Collections.synchronizedList(new ArrayList<>());
-            got.put(where.name(), bodies);
+        for (String where : counts.keySet()) {
+            DefaultMQPushConsumer consumer = made(session, topic + "_" + where);
+            consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + where));
+            consumer.setConsumeTimestamp(new SimpleDateFormat("yyyyMMddHHmmss").format(new Date()));
+            consumer.subscribe(session.name(topic), Session.ALL);
+            List<String> bodies = Collections.synchronizedList(new ArrayList<>());
+            got.put(where, bodies);
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                bodies.addAll(Session.bodies(messages));
+                messages.forEach(m -> bodies.add(m.getTags() == null ? Session.body(m) : m.getTags()));
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
             consumer.start();
             consumers.add(consumer);
         }
-        for (int i = 0; i < 10; i++) {
-            session.producer().send(Session.message(topic, "new" + i));
-        }
         try {
-            Session.await(() -> got.values().stream().allMatch(bodies -> bodies.size() >= 20) ? true : null);
+            Session.await(() -> consumers.stream().noneMatch(c -> queues(c, session.name(topic)).isEmpty()) ? true : null);
+            for (int i = 0; i < 10; i++) {
+                session.producer().send(Session.message(session.name(topic), "new" + i));
+            }
+            Session.await(() -> counts.keySet().stream()
+                .allMatch(where -> got.get(where).contains("new9") && got.get(where).size() >= counts.get(where))
+                ? true : null);
         } finally {
             consumers.forEach(DefaultMQPushConsumer::shutdown);
         }
         return new TreeMap<>(got);
+    }
+
+    private static TreeSet<Integer> queues(DefaultMQPushConsumer consumer, String topic) {
+        TreeSet<Integer> queues = new TreeSet<>();
+        consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet().forEach(queue -> {
+            if (queue.getTopic().equals(topic)) {
+                queues.add(queue.getQueueId());
+            }
+        });
+        return queues;
     }
 
     private static DefaultMQPushConsumer consumer(Session session, String way) throws Exception {
@@ -138,16 +164,8 @@ final class Members {
         try {
             while (true) {
                 Map<String, Object> now = new TreeMap<>();
-                consumers.forEach((way, consumer) -> {
-                    TreeSet<Integer> queues = new TreeSet<>();
-                    consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()
-                        .forEach(queue -> {
-                            if (queue.getTopic().equals(session.name("members_" + way))) {
-                                queues.add(queue.getQueueId());
-                            }
-                        });
-                    now.put(way, new ArrayList<>(queues));
-                });
+                consumers.forEach((way, consumer) ->
+                    now.put(way, new ArrayList<>(queues(consumer, session.name("members_" + way)))));
                 if (!now.equals(last)) {
                     last = now;
                     Main.print(Map.of("holds", now));
