@@ -24,8 +24,11 @@ from tests.original.java import COMPACT_JVM, JavaBroker
 from cometmq.errors import PeerRefused
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
+from cometmq.wire import fastjson
+from cometmq.wire.bodies.assignment import POP, RequestMode
 from cometmq.wire.requests.admin import CreateTopic, DeleteExpiredCommitLog
 from cometmq.wire.requests.consume import GetMinOffset, OffsetReply
+from cometmq.wire.requests.members import SetMessageRequestMode
 from cometmq.wire.requests.send import SendMessageV2
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
@@ -354,3 +357,24 @@ def test_consumers_begin_where_they_are_told(server_kind: Kind, tmp_path: Path) 
             assert facts["FIRST_OFFSET"] == {*left[topics[program.client]], *new}
             assert facts["LAST_OFFSET"] == new
             assert new <= facts["TIMESTAMP"] < facts["FIRST_OFFSET"]
+
+
+def test_the_broker_assigns_queues(members_cluster: Cluster, tmp_path: Path) -> None:
+    client, cluster = JAVA_MEMBERS[0], members_cluster
+    topics = {way: f"{client.prefix}_{way}" for way in ("assigned", "popped")}
+    make_topics(cluster, list(topics.values()))
+
+    async def let_pop() -> None:
+        channel = await connect(cluster.broker.addr)
+        mode = RequestMode(topics["popped"], topics["popped"], POP)
+        await channel.call(SetMessageRequestMode(), fastjson.dumps(mode.to_json()))
+        channel.close()
+
+    asyncio.run(let_pop())
+    outcome = Program(client, cluster, list(topics), tmp_path / "client").finish()
+    for way in topics:
+        facts = outcome[way]
+        got = facts["got"]["first"] + facts["got"]["second"]
+        assert sorted(got) == sorted(numbered("m", facts["sent"]))
+        assert all(facts["got"].values())
+        assert set(facts["by_pop"]) == {way == "popped"}

@@ -42,6 +42,8 @@ public final class Main {
         SCENARIOS.put("retries", Retrying::retries);
         SCENARIOS.put("transactions", Transactions::transactions);
         SCENARIOS.put("batch_queue", Batches::batchQueue);
+        SCENARIOS.put("assigned", Assigning::assigned);
+        SCENARIOS.put("popped", Assigning::popped);
         SCENARIOS.put("member", Members::member);
         SCENARIOS.put("beginnings", Members::beginnings);
         SCENARIOS.put("old_beginnings", Members::oldBeginnings);
