@@ -89,6 +89,7 @@ SCRIPTS: tuple[Script, ...] = (
         before=(CREATE, SEND_V2, CREATE.but(topic=RETRY, perm="4")),
         after=SEEN,
     ),
+    Script("broker", BACK, title="broker a waiting message sent back", before=(CREATE, delayed(6))),
     Script(
         "broker",
         replace(BACK, fields={k: v for k, v in BACK.fields.items() if k != "maxReconsumeTimes"}),

@@ -452,6 +452,15 @@ ENTRIES: Final = (
         when=_both(_is_message_id),
     ),
     Entry(
+        title="What waits is not sent back",
+        kind="difference",
+        why="Half messages and delayed ones that wait in the broker's own topics belong to no consumer: none can "
+        "send them back. The original hands them out by way of the retry topic.",
+        where="code",
+        codes=frozenset({36}),
+        when=lambda one: str(one.java).startswith("0") and "belongs to the broker" in str(one.comet_answer["remark"]),
+    ),
+    Entry(
         title="Refused send-backs leave nothing behind",
         kind="difference",
         why="A message that cannot be sent back makes no retry topic. The original makes it before it looks for the "

@@ -74,8 +74,8 @@ class Saved:
         self._save(*self._take())
         return True
 
-    async def persist_aside(self, thread: Executor) -> None:
-        """The same, with the file work in a thread: for tables that change all the time."""
+    async def persist_aside(self, thread: Executor | None = None) -> None:
+        """The same, with the file work in a thread, the loop's own if none is given: for tables that change often."""
         if self.unsaved:
             await asyncio.get_running_loop().run_in_executor(thread, self._save, *self._take())
 

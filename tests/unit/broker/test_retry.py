@@ -129,6 +129,15 @@ async def test_what_is_not_taken_back(broker: StartBroker, request_: ConsumerSen
             assert (await channel.call(GetMaxOffset(topic=SCHEDULE, queue_id=queue_id))).ext["offset"] == "0"
 
 
+async def test_what_still_waits_is_not_sent_back(broker: StartBroker) -> None:
+    async with broker(**FAST | {"messageDelayLevel": "1h"}) as (_, channel):
+        for found in ({"DELAY": "1"}, {"TIMER_DELAY_SEC": "600"}, {"TRAN_MSG": "true", "PGROUP": "p"}):
+            reply = await send(channel, found=found)
+            with pytest.raises(PeerRefused, match="still waits") as refused:
+                await channel.call(ConsumerSendMsgBack("g", int(reply.msg_id[-16:], 16), -1))
+            assert refused.value.code == ResponseCode.SYSTEM_ERROR
+
+
 async def test_strange_groups_where_groups_are_not_made_by_use(broker: StartBroker) -> None:
     async with broker(**FAST, autoCreateSubscriptionGroup="false") as (_, channel):
         await send(channel)

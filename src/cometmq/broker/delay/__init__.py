@@ -30,9 +30,9 @@ def install(core: Core) -> None:
     deliveries = DelayedDeliveries(delays_ms, core.store, core.messages, core.reader, progress, core.clock)
     core.saved.append(progress)  # and so saved at the end, when everything is on the disk
 
-    def save() -> None:
+    async def save() -> None:
         progress.note_growth()
-        progress.persist()
+        await progress.persist_aside()
 
     core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, save))
     core.routes.add(DelayHandlers(progress))

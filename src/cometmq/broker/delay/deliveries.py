@@ -37,6 +37,7 @@ from cometmq.wire.record import Record
 log = logging.getLogger("cometmq.broker")
 
 BATCH_COUNT_MAX: Final = 32
+TURN_BATCHES_MAX: Final = 16  # then requests have their turn; many enough to keep pace with producers
 SLEEP_MS_MAX: Final = 500  # the clock may be set forward while we sleep
 RETRY_MS: Final = 1_000  # after the store has refused a message
 
@@ -147,23 +148,34 @@ class DelayedDeliveries:
 
     async def deliver_due(self) -> int | None:
         """Deliver everything that is due; how long nothing more will be, None if nothing waits."""
-        pauses_ms = [pause_ms for level in self._levels if (pause_ms := await self._deliver_level(level)) is not None]
+        pauses_ms: dict[Level, int | None] = dict.fromkeys(self._levels, 0)
+        batches = 0
+        while 0 in pauses_ms.values():
+            # A batch of each level in turn, so that none waits for another that has much to deliver.
+            for level, before_ms in pauses_ms.items():
+                if before_ms != RETRY_MS:
+                    pauses_ms[level] = pause_ms = await self._deliver_batch(level)
+                    batches += pause_ms == 0
+                    if batches >= TURN_BATCHES_MAX:
+                        batches = 0
+                        await asyncio.sleep(0)  # the others' turn
         if self._progress.hold_at is not None and not any(level.delivered for level in self._levels):
             self._progress.hold_at = None
-        return min([*pauses_ms, SLEEP_MS_MAX]) if pauses_ms else None
+        waiting_ms = [pause_ms for pause_ms in pauses_ms.values() if pause_ms is not None]
+        return min([*waiting_ms, SLEEP_MS_MAX]) if waiting_ms else None
 
-    async def _deliver_level(self, level: Level) -> int | None:
-        while True:
-            count, pause_ms = self._due(level)
-            if not count:
-                return pause_ms
-            found = await self._reader.read(SCHEDULE_TOPIC, level.queue_id, level.offset, count)
-            try:
-                self._deliver(level, found.records, max(found.next_offset, level.offset + 1))
-            except (MessageRefused, StoreNotWritable) as refused:
-                log.error("delay level %d waits: %s", level.number, refused)
-                return RETRY_MS
-            await asyncio.sleep(0)  # the others' turn
+    async def _deliver_batch(self, level: Level) -> int | None:
+        """Deliver what is due, up to a batch: 0 if something was, else how long nothing will be, or None."""
+        count, pause_ms = self._due(level)
+        if not count:
+            return pause_ms
+        found = await self._reader.read(SCHEDULE_TOPIC, level.queue_id, level.offset, count)
+        try:
+            self._deliver(level, found.records, max(found.next_offset, level.offset + 1))
+        except (MessageRefused, StoreNotWritable) as refused:
+            log.error("delay level %d waits: %s", level.number, refused)
+            return RETRY_MS
+        return 0
 
     def _due(self, level: Level) -> tuple[int, int | None]:
         """How many messages from the head on are due, and, if none is, how long the head still waits."""

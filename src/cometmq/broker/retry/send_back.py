@@ -31,6 +31,17 @@ from cometmq.wire.requests.delay import ConsumerSendMsgBack
 from cometmq.wire.schema import Header
 
 FIRST_LEVEL: Final = 3  # of a consumer that leaves the level to us
+# Where messages are that nobody may consume yet, perhaps never.
+WAITING_TOPICS: Final = frozenset(
+    {
+        names.SCHEDULE_TOPIC,
+        names.TIMER_TOPIC,
+        names.HALF_TOPIC,
+        names.HALF_OP_TOPIC,
+        names.ROCKSDB_HALF_TOPIC,
+        names.ROCKSDB_HALF_OP_TOPIC,
+    }
+)
 
 
 class SendBack:
@@ -73,6 +84,10 @@ class SendBack:
         if record is None:
             raise RequestRefused(
                 "SYSTEM_ERROR", f"look message by offset failed, {request.offset}: no message stands there any more"
+            )
+        if record.topic in WAITING_TOPICS:
+            raise RequestRefused(
+                "SYSTEM_ERROR", f"the message at {request.offset} belongs to the broker: it still waits"
             )
         self._topics.create_on_send_back(
             retry_topic, group.retry_queue_nums, sys_flag=UNIT_SUBSCRIBED if request.unit_mode else 0
