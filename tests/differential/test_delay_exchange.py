@@ -1,0 +1,107 @@
+"""A store with delayed messages under way passes to the other and back: each arrives once, as the offsets say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from tests.original import CometBroker, CometNamesrv, JavaBroker
+
+from cometmq.net.channel import Channel
+from cometmq.net.pool import connect
+from cometmq.wire import fastjson
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.record import Record, decode_records
+from cometmq.wire.requests.consume import PullMessage
+from cometmq.wire.requests.delay import GetAllDelayOffset
+from cometmq.wire.requests.send import SendMessageV2
+
+pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(300)]
+
+LEVELS_MS = (1_000, 10_000, 3_600_000)
+CONF = {
+    "messageDelayLevel": "1s 10s 1h",
+    "mappedFileSizeCommitLog": 1 << 20,
+    "flushDelayOffsetInterval": 200,
+    "waitTimeMillsInSendQueue": 10_000,
+}
+AWAIT_S = 30.0
+
+
+async def send(channel: Channel, name: str, level: int) -> None:
+    text = f"UNIQ_KEY\x01{name}\x02DELAY\x01{level}\x02"
+    request = SendMessageV2("producers", "orders", "TBW102", 1, 0, 0, 1, 0, text)
+    await channel.call(request, b"later", timeout_ms=10_000)
+
+
+async def delivered(channel: Channel, count: int) -> list[Record]:
+    """What has arrived, once it is so much."""
+    deadline = time.monotonic() + AWAIT_S
+    while True:
+        pull = PullMessage("readers", "orders", 0, 0, 32, 4, 0, 0, 0, subscription="*")
+        answer = await channel.exchange(pull.command(), timeout_ms=10_000)
+        found = list(decode_records(bytes(answer.body))) if answer.code == ResponseCode.SUCCESS else []
+        if len(found) >= count:
+            return found
+        assert time.monotonic() < deadline, f"{len(found)} of {count} delayed messages arrived"
+        await asyncio.sleep(0.05)
+
+
+async def offsets(channel: Channel) -> dict[str, int]:
+    table: dict[str, int] = fastjson.loads((await channel.call(GetAllDelayOffset())).body)["offsetTable"]
+    return table
+
+
+def names(records: list[Record]) -> list[str]:
+    """What has arrived, and who left a mark on it."""
+    by = {True: " by CometMQ", False: ""}
+    return [one.properties["UNIQ_KEY"] + by["__COMET_DELIVERED" in one.properties] for one in records]
+
+
+def await_saved(store: Path, table: dict[str, int]) -> None:
+    deadline = time.monotonic() + AWAIT_S
+    path = store / "config" / "delayOffset.json"
+    while fastjson.loads(path.read_bytes())["offsetTable"] != table:
+        assert time.monotonic() < deadline, f"{table} was not saved: {path.read_text()}"
+        time.sleep(0.05)
+
+
+async def test_delayed_messages_pass_to_the_other_and_back(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with CometNamesrv(tmp_path / "namesrv") as namesrv:
+        java = JavaBroker(tmp_path / "java", [namesrv.addr], store=store, conf=CONF)
+        comet = CometBroker(tmp_path / "comet", [namesrv.addr], flush="SYNC_FLUSH", store=store, conf=CONF)
+        with java:
+            channel = await connect(java.addr)
+            await send(channel, "j1", 1)
+            await send(channel, "j3", 3)
+            assert len(await delivered(channel, 1)) == 1
+            await send(channel, "j2", 2)
+            sent_ms = time.time() * 1000
+            channel.close()
+            java.stop()
+        with comet:
+            channel = await connect(comet.addr)
+            first, second = await delivered(channel, 2)
+            assert names([first, second]) == ["j1", "j2 by CometMQ"]
+            assert second.store_time_ms >= sent_ms + LEVELS_MS[1] - 1_000  # sent just before
+            assert await offsets(channel) == {"1": 1, "2": 1, "3": 0}
+            await send(channel, "c1", 1)
+            await send(channel, "c2", 2)
+            await send(channel, "c3", 3)
+            assert len(await delivered(channel, 3)) == 3
+            await_saved(store, {"1": 2, "2": 1, "3": 0})
+            channel.close()
+            comet.kill()
+        with java:
+            channel = await connect(java.addr)
+            found = await delivered(channel, 4)
+            assert names(found) == ["j1", "j2 by CometMQ", "c1 by CometMQ", "c2"], [r.store_time_ms for r in found]
+            deadline = time.monotonic() + AWAIT_S
+            while await offsets(channel) != {"1": 2, "2": 2, "3": 0}:
+                assert time.monotonic() < deadline, await offsets(channel)
+                await asyncio.sleep(0.05)
+            channel.close()
+            java.kill()
