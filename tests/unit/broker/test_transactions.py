@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.conftest import StartBroker
 
+from cometmq.broker.app import load_settings
 from cometmq.errors import PeerRefused, PeerTimeout
 from cometmq.model.names import CHECK_MAX_TIME_TOPIC, HALF_OP_TOPIC, HALF_TOPIC
 from cometmq.net.channel import Channel
+from cometmq.store.engine import Store
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.message_id import offset_id
-from cometmq.wire.record import decode_record
+from cometmq.wire.record import decode_record, pack_host
 from cometmq.wire.requests.transaction import CheckTransactionState, ResumeCheckHalfMessage
 
 from .test_send_and_pull import send
@@ -213,3 +216,55 @@ async def test_refused_where_transactions_are_forbidden(broker: StartBroker) -> 
         with pytest.raises(PeerRefused) as caught:
             await begin(channel, "a")
         assert caught.value.code == ResponseCode.NO_PERMISSION
+
+
+async def test_junk_in_the_system_topics_holds_nobody_up(broker: StartBroker, tmp_path: Path) -> None:
+    config = load_settings({"storePathRootDir": str(tmp_path / "store"), "mappedFileSizeCommitLog": "1048576"}).store
+    store = Store.open(config, store_host=pack_host("127.0.0.1", 1))
+    for text in (b"", b"REAL_TOPIC\x01orders\x02", b"REAL_TOPIC\x01../x\x02REAL_QID\x010\x02", b"REAL_QID\x01-1\x02"):
+        store.append(HALF_TOPIC, 0, b"junk", text)
+    for body in (b"", b",,", b"x,-1,99999999999999999999,", b"\xff"):
+        store.append(HALF_OP_TOPIC, 0, body, b"TAGS\x01d\x02", "d")
+    store.append(HALF_OP_TOPIC, 0, b"4,", b"TAGS\x01other\x02")
+    store.close()
+    async with broker(**FAST) as (running, channel):
+        member, asked = await producer(running.address)
+        begun = await begin(channel, "a", age_ms=OLD_MS)
+        assert begun.half_offset == 4
+        await channel.call(checked(await asked.get()).end(COMMIT, checked=True))
+        assert await bodies(channel, 1) == ["a"]
+        member.close()
+
+
+async def test_properties_without_room_for_a_check(broker: StartBroker) -> None:
+    async with broker(**FAST) as (running, channel):
+        member, asked = await producer(running.address)
+        size = 32_000
+        with pytest.raises(PeerRefused):
+            while True:
+                await begin(channel, f"k{size}", age_ms=OLD_MS, more=f"X\x01{'y' * size}\x02")
+                size += 15
+        await begin(channel, "small", age_ms=OLD_MS)
+        while checked(await asked.get()).key != "small":
+            pass
+        assert await bodies(channel, 1, CHECK_MAX_TIME_TOPIC)
+        member.close()
+
+
+async def test_a_producer_that_does_not_read_is_not_asked(broker: StartBroker) -> None:
+    async with broker(transactionCheckMax="1000000", **FAST) as (running, channel):
+        deaf, _ = await producer(running.address, "deaf")
+        deaf.stop_reading()
+        for number in range(100):
+            await begin(channel, f"k{number}", age_ms=OLD_MS, more=f"X\x01{'y' * 30_000}\x02")
+        member, asked = await producer(running.address, "listening")
+        keys = set()
+        async with asyncio.timeout(20):
+            while len(keys) < 100:
+                copy = checked(await asked.get())
+                keys.add(copy.key)
+                with suppress(PeerRefused):
+                    await channel.call(copy.end(COMMIT, checked=True))
+        assert sorted(await bodies(channel, 100)) == sorted(keys)
+        deaf.close()
+        member.close()

@@ -41,6 +41,7 @@ log = logging.getLogger("cometmq.broker")
 READ_COUNT: Final = 32
 TURNS_MAX: Final = 10_000  # groups whose turn is remembered
 
+GROUPS_NAMED_MAX: Final = 10
 HOUR_MS: Final = 3_600_000
 
 
@@ -77,9 +78,23 @@ class Checks:
         self._transactions = transactions
         self._clock = clock
         self._turns: dict[str, int] = {}
+        self._given_up = 0
+        self._absent: set[str] = set()  # groups of which nobody could be asked in this round
 
     async def round(self) -> None:
-        """Go through the half queue once."""
+        """Go through the half queue once; what went wrong is said once, not for each message."""
+        self._given_up = 0
+        self._absent.clear()
+        try:
+            await self._go_through()
+        finally:
+            if self._given_up:
+                log.warning("%d transactions that nobody ended are in %s", self._given_up, names.CHECK_MAX_TIME_TOPIC)
+            if self._absent:
+                some = ", ".join(sorted(self._absent)[:GROUPS_NAMED_MAX])
+                log.warning("nobody of %d producer groups can be asked: %s", len(self._absent), some)
+
+    async def _go_through(self) -> None:
         transactions = self._transactions
         transactions.ops.write()
         began_ms = self._clock.now_ms()
@@ -113,13 +128,13 @@ class Checks:
                 old_enough = False
                 break
             if due is Due.GIVE_UP:
-                self._transactions.give_up(half)
+                self._give_up(half)
                 continue
             times = max(half.check_times or 0, 0) + 1 if due is Due.CHECK else None
             try:
                 placed = self._transactions.store_again(half, check_times=times)
             except MessageRefused:  # the properties have no room for one more
-                self._transactions.give_up(half)
+                self._give_up(half)
                 continue
             copies_end = placed.physical_offset + placed.size
             if times is not None:
@@ -129,6 +144,10 @@ class Checks:
         for one in asked:
             self._ask(*one)
         return old_enough
+
+    def _give_up(self, half: Half) -> None:
+        self._transactions.give_up(half)
+        self._given_up += 1
 
     def _due(self, half: Half, began_ms: int) -> Due:
         record = half.record
@@ -167,7 +186,8 @@ class Checks:
         ready = [one.channel for one in self._members.producers_of(group) if one.channel.is_open]
         ready = [channel for channel in ready if channel.is_writable]
         if not ready:
-            log.warning("nobody of producer group %s can be asked about its transaction", group)
+            if len(self._absent) < TURNS_MAX:
+                self._absent.add(group)
             return None
         turn = self._turns.pop(group, -1) + 1
         self._turns[group] = turn

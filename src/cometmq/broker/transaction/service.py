@@ -16,7 +16,6 @@ Mirrors: TransactionalMessageServiceImpl, TransactionalMessageBridge.
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Final
 
@@ -34,8 +33,6 @@ from cometmq.errors import RequestRefused, StoreError
 from cometmq.model import names
 from cometmq.store.append import Appended
 from cometmq.store.engine import Store
-
-log = logging.getLogger("cometmq.broker")
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 CHECK_MAX_QUEUE_NUMS: Final = 1
@@ -97,7 +94,6 @@ class Transactions:
         self._topics.create_on_send_back(names.CHECK_MAX_TIME_TOPIC, CHECK_MAX_QUEUE_NUMS)
         self._messages.put(half.given_up())
         self._end(half, State.DISCARDED)
-        log.warning("a transaction of topic %s was given up: nobody ended it", half.real_topic)
 
     def drop(self, half_offset: int) -> None:
         """What stands there is no half message: it can be neither checked nor ended."""
