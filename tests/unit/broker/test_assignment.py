@@ -167,6 +167,35 @@ async def test_assignments_by_request(broker: StartBroker, tmp_path: Path) -> No
         await namesrv.stop()
 
 
+@pytest.mark.parametrize(
+    ("keys", "topic", "wanted"),
+    [
+        ({"defaultMessageRequestMode": "POP"}, "t", [(MessageQueue("t", "b", ALL_QUEUES), "POP")]),
+        ({"defaultMessageRequestMode": "POP"}, "%RETRY%g", [(MessageQueue("%RETRY%g", "b", 0), "PULL")]),
+        ({"serverLoadBalancerEnable": "false"}, "t", [(queue, "PULL") for queue in queues(2)]),
+    ],
+)
+async def test_settings_of_assignment(
+    broker: StartBroker,
+    tmp_path: Path,
+    keys: dict[str, str],
+    topic: str,
+    wanted: list[tuple[MessageQueue, str]],
+) -> None:
+    namesrv = NameServer(NamesrvConfig(listen_port=0, kv_config_path=str(tmp_path / "kv.json")))
+    await namesrv.start()
+    try:
+        async with broker(namesrvAddr=namesrv.address, brokerName="b", **keys) as (_, channel):
+            await channel.call(CreateTopic("t", 2, 2, 6, "SINGLE_TAG"))
+            await channel.call(HeartBeat(), HeartbeatData("c", [], [ConsumerData("g")]).encode())
+            found = await assigned(channel, "c", topic)
+            while found is None:
+                found = await assigned(channel, "c", topic)
+            assert found == wanted
+    finally:
+        await namesrv.stop()
+
+
 @pytest.mark.parametrize("body", [b"", b"7", b"{}", b'{"topic":"t","consumerGroup":7,"mode":7}', b'{"topic":"absent"}'])
 async def test_a_mode_for_nothing_is_refused(broker: StartBroker, body: bytes) -> None:
     async with broker() as (_, channel):
