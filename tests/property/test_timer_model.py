@@ -176,6 +176,10 @@ class TimerMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(self.timer.turn())
         self.end_turn(turn)
 
+    @rule()
+    def make_ready_ahead(self) -> None:
+        self.loop.run_until_complete(self.timer.make_ready_ahead())
+
     @rule(ms=STEPS_MS, pauses=st.integers(1, 5), turn=TURN)
     def kill_in_turn(self, ms: int, pauses: int, turn: str) -> None:
         self.clock.ms += ms

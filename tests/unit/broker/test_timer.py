@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import StartBroker
 
 from cometmq.broker.inner_messages import InnerMessage
-from cometmq.broker.timer.open_slots import Due, OpenSlot, each
+from cometmq.broker.timer.open_slots import Due, OpenSlot
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage, deliver_time_ms, precision_ms
 from cometmq.errors import RequestRefused
 from cometmq.model import properties
@@ -140,20 +140,22 @@ def test_strips_are_taken_at_their_end_in_the_logs_order() -> None:
     for number, due_ms in dues.items():
         slot.add(due_ms, Due(number, 1, number, 1, 0))
 
-    def taken(now_ms: int) -> list[int]:
-        return [due.pos for due in each(slot.take(now_ms))]
+    def due(now_ms: int) -> list[list[int]]:
+        return [[one.pos for one in strip.first(9)] for strip in slot.due(now_ms)]
 
-    assert taken(10_049) == []
+    assert due(10_049) == []
     assert slot.next_ms() == 10_050
-    assert taken(10_050) == [1, 2, 6]
-    assert not slot.done(10_999)
-    rest = slot.take(20_000)
-    assert [due.pos for due in each(rest)] == [3, 4, 5, 7]
+    assert due(10_050) == [[1, 2, 6]]
+    assert due(20_000) == [[1, 2, 6], [3], [4, 5, 7]]
+    assert slot.waiting() == [1, 2, 3, 4, 5, 6, 7]
+    first = next(slot.due(20_000))
+    first.made(2, [])
+    assert due(10_050) == [[6]]
+    for strip in slot.due(20_000):
+        strip.made(9, [])
     assert slot.done(20_000)
     assert not slot.done(10_999)
-    slot.give_back(rest)
-    assert slot.waiting() == [3, 4, 5, 7]
-    assert taken(20_000) == [3, 4, 5, 7]
+    assert slot.next_ms() == slot.end_ms
 
 
 # --- recall handles

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from cometmq.broker.delivered_marks import TIMER_SOURCE, Mark, put_mark
 from cometmq.broker.inner_messages import InnerMessage
@@ -29,38 +29,67 @@ _GAP_MAX: Final = 16 << 10
 Load = Callable[[Sequence[Range]], list[bytes]]
 
 
-def delivered(record: Record, write_time_ms: int, now_ms: int) -> InnerMessage | None:
-    """The message on its way to its real topic; None if the record does not say where that is."""
+class Ready(NamedTuple):
+    """A message of which only the storing is left, and the time at which that happens."""
+
+    pos: int  # of its unit in the timer log
+    size: int
+    topic: str
+    out_ms: int
+    key: str  # what a recall would name it by
+    recalls: str | None  # it is such a recall itself, on its way to its slot
+    message: InnerMessage
+    staged: bool  # whether a stage may want to see it
+    properties_data: bytes
+    rest: tuple[Any, ...]  # what `Store.append` takes behind the properties
+
+
+def make_ready(record: Record, pos: int, write_time_ms: int, *, roll: bool, with_topic: bool) -> Ready | None:
+    """What is delivered from a record, all but the time at which it is; None if it does not say where to."""
     message = InnerMessage.of(record)
     found = message.properties
     queue_id = found.get(properties.REAL_QUEUE_ID, "")
     if properties.REAL_TOPIC not in found or not queue_id.isdecimal():
         return None
-    late = int(found[properties.TIMER_OUT_MS]) < write_time_ms
+    topic, out_ms = found[properties.REAL_TOPIC], int(found[properties.TIMER_OUT_MS])
+    late = out_ms < write_time_ms and not roll
     found[properties.TIMER_ENQUEUE_MS] = NEVER_ENQUEUED if late else str(write_time_ms)
-    found[properties.TIMER_DEQUEUE_MS] = str(now_ms)
-    message.topic = found[properties.REAL_TOPIC]
-    message.queue_id = int(queue_id)
+    found.pop(properties.TIMER_DEQUEUE_MS, None)
     message.prepared_offset = 0
-    put_mark(message, _mark(record))
-    return message
+    put_mark(message, Mark(TIMER_SOURCE, record.queue_id, record.queue_offset, record.physical_offset))
+    if roll:
+        times = found.get(properties.TIMER_ROLL_TIMES, "0")
+        found[properties.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() else 1)
+    else:
+        message.topic, message.queue_id = topic, int(queue_id)
+    uniq_key = found.get(properties.UNIQ_KEY)
+    return Ready(
+        pos,
+        record.size,
+        topic,
+        out_ms,
+        delete_key(topic, uniq_key or "", with_topic=with_topic),
+        found.get(properties.TIMER_DEL_UNIQKEY),
+        message,
+        roll or properties.DELAY in found,
+        properties.render(found).encode(),
+        (
+            found.get(properties.TAGS),
+            found.get(properties.KEYS),
+            uniq_key,
+            message.flag,
+            message.sys_flag,
+            message.born_time_ms,
+            message.born_host,
+            message.reconsume_times,
+            0,
+        ),
+    )
 
 
-def rolled(record: Record, write_time_ms: int, now_ms: int) -> InnerMessage:
-    """The message on its way to the timer topic once more."""
-    message = InnerMessage.of(record)
-    found = message.properties
-    times = found.get(properties.TIMER_ROLL_TIMES, "0")
-    found[properties.TIMER_ENQUEUE_MS] = str(write_time_ms)
-    found[properties.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() else 1)
-    found[properties.TIMER_DEQUEUE_MS] = str(now_ms)
-    message.prepared_offset = 0
-    put_mark(message, _mark(record))
-    return message
-
-
-def _mark(record: Record) -> Mark:
-    return Mark(TIMER_SOURCE, record.queue_id, record.queue_offset, record.physical_offset)
+def time_property(now_ms: int) -> bytes:
+    """The last property of what is delivered now."""
+    return f"{properties.TIMER_DEQUEUE_MS}\x01{now_ms}\x02".encode()
 
 
 def delete_key(real_topic: str, uniq_key: str, *, with_topic: bool) -> str:

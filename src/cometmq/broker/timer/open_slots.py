@@ -1,18 +1,23 @@
 """Slots whose time has come or is about to: their messages in memory, by when they are due.
 
-A slot T holds what is due in (T, T + precision], and is cut into strips of a twentieth of that. A strip is taken
+A slot T holds what is due in (T, T + precision], and is cut into strips of a twentieth of that. A strip is delivered
 when its end has come: nothing is early, and what is late is late by one strip. Within a strip the order is the log's.
 
-    slot T   ┃strip 0┃strip 1┃ …      taken at T + width, T + 2·width, …
+    slot T   ┃strip 0┃strip 1┃ …      delivered at T + width, T + 2·width, …
+    strip    ready · waiting          ready: read from the log and made, so that only the storing is left
 
-Memory: 32 bytes for each waiting message of the open slots, which are those of the next tick and the unfinished.
+Memory: 32 bytes for each waiting message of the open slots, which are those of the next ticks and the unfinished;
+what is ready has a maximum that `service` keeps.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+from cometmq.broker.timer.delivery import Ready
 
 STRIPS: Final = 20
 STRIP_MS_MIN: Final = 10
@@ -20,7 +25,7 @@ FIELDS: Final = 4  # numbers kept for each message: position, offset, size and m
 
 
 class Due(NamedTuple):
-    """One message whose time has come."""
+    """One message on the wheel."""
 
     pos: int  # of its unit in the timer log
     magic: int
@@ -29,16 +34,42 @@ class Due(NamedTuple):
     write_time_ms: int
 
 
+class Strip:
+    """What is due at one moment."""
+
+    __slots__ = ("ready", "waiting")
+
+    def __init__(self) -> None:
+        self.ready: deque[Ready] = deque()
+        self.waiting = array("q")
+
+    def __bool__(self) -> bool:
+        return bool(self.ready or self.waiting)
+
+    def first(self, count: int) -> list[Due]:
+        """The first of those that are not ready."""
+        some = self.waiting[: count * FIELDS]
+        return [
+            Due(pos, size & 0xF, offset, size >> 4, write_time_ms)
+            for pos, offset, size, write_time_ms in zip(*(some[at::FIELDS] for at in range(FIELDS)), strict=True)
+        ]
+
+    def made(self, count: int, ready: list[Ready]) -> None:
+        """The first `count` are ready: these are left of them."""
+        del self.waiting[: count * FIELDS]
+        self.ready.extend(ready)
+
+
 class OpenSlot:
     """One slot, opened."""
 
-    __slots__ = ("began_at", "delivered_pos", "end_ms", "markers", "recalled", "slot_ms", "strips")
+    __slots__ = ("began_at", "delivered_pos", "end_ms", "markers", "recalled", "slot_ms", "strips", "width_ms")
 
     def __init__(self, slot_ms: int, precision_ms: int) -> None:
         self.slot_ms = slot_ms
         self.end_ms = slot_ms + precision_ms
-        width = max(precision_ms // STRIPS, STRIP_MS_MIN)
-        self.strips = {end: array("q") for end in range(slot_ms + width, self.end_ms + 1, width)}
+        self.width_ms = width_ms = max(precision_ms // STRIPS, STRIP_MS_MIN)
+        self.strips = {end_ms: Strip() for end_ms in range(slot_ms + width_ms, self.end_ms + 1, width_ms)}
         self.recalled: set[str] = set()
         self.markers: list[int] = []  # positions of the marks of recall
         self.delivered_pos: int | None = None  # position of one that was delivered
@@ -46,32 +77,23 @@ class OpenSlot:
 
     def add(self, due_ms: int, due: Due) -> None:
         """Put a message where it is due; 0, as Java writes it, is the end of the slot."""
-        end = self.end_ms
+        end_ms = self.end_ms
         if due_ms:
-            width = next(iter(self.strips)) - self.slot_ms
-            past = min(max(due_ms - self.slot_ms, 1), end - self.slot_ms)
-            end = self.slot_ms + -(-past // width) * width
-        self.strips[end].extend((due.pos, due.offset, due.size << 4 | due.magic, due.write_time_ms))
+            past_ms = min(max(due_ms - self.slot_ms, 1), end_ms - self.slot_ms)
+            end_ms = self.slot_ms + -(-past_ms // self.width_ms) * self.width_ms
+        self.strips[end_ms].waiting.extend((due.pos, due.offset, due.size << 4 | due.magic, due.write_time_ms))
 
-    def take(self, now_ms: int) -> array[int]:
-        """What is due now; it is no longer in the slot."""
-        taken = array("q")
-        for end, strip in self.strips.items():
-            if end > now_ms:
-                break
+    def due(self, now_ms: int) -> Iterator[Strip]:
+        """The strips whose end has come and that hold anything."""
+        for end_ms, strip in self.strips.items():
+            if end_ms > now_ms:
+                return
             if strip:
-                taken.extend(strip)
-                self.strips[end] = array("q")
-        return taken
-
-    def give_back(self, taken: array[int]) -> None:
-        """Put back, to the front, what was taken and not delivered."""
-        first = next(iter(self.strips))
-        self.strips[first] = taken + self.strips[first]
+                yield strip
 
     def next_ms(self) -> int:
         """When to look here again."""
-        return next((end for end, strip in self.strips.items() if strip), self.end_ms)
+        return next((end_ms for end_ms, strip in self.strips.items() if strip), self.end_ms)
 
     def done(self, now_ms: int) -> bool:
         """Everything is delivered, and nothing can come any more."""
@@ -79,11 +101,8 @@ class OpenSlot:
 
     def waiting(self) -> list[int]:
         """Positions of the units that are still needed, in the log's order."""
-        return sorted([*self.markers, *(pos for strip in self.strips.values() for pos in strip[::FIELDS])])
-
-
-def each(taken: array[int]) -> Iterator[Due]:
-    """The messages of what `take` gave."""
-    for at in range(0, len(taken), FIELDS):
-        pos, offset, size, write_time_ms = taken[at : at + FIELDS]
-        yield Due(pos, size & 0xF, offset, size >> 4, write_time_ms)
+        positions = list(self.markers)
+        for strip in self.strips.values():
+            positions += [one.pos for one in strip.ready]
+            positions += strip.waiting[::FIELDS]
+        return sorted(positions)

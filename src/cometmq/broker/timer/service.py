@@ -3,8 +3,9 @@
 One task, one turn after the other:
 
     enqueue     what came to the timer topic gets its unit and its slot; times beyond the window are rolled there
-    open        slots of the next tick come into memory (`open_slots`)
-    deliver     what is due is stored in its real topic, in chunks with a pause between, so that others get their turn
+    open        slots of the next ticks come into memory (`open_slots`)
+    deliver     what is due is stored in its real topic, in chunks with a pause between, so that others get their turn;
+                in the time before, it is made ready, so that many can be due in one moment
     commit      when that is as safe as an acknowledged message, the progress says so; `flush` saves it each second
 
 Never early: a strip is taken when its end has come. Never lost: the progress follows the deliveries. Never twice:
@@ -20,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from array import array
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, NamedTuple
 
@@ -28,9 +29,9 @@ from cometmq.broker.delivered_marks import TIMER_SOURCE, delivered_since
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessages
 from cometmq.broker.inner_reader import InnerReader
-from cometmq.broker.timer.delivery import delete_key, delivered, load_records, rolled, waiting_record
+from cometmq.broker.timer.delivery import Ready, load_records, make_ready, time_property, waiting_record
 from cometmq.broker.timer.metrics import TimerMetrics
-from cometmq.broker.timer.open_slots import FIELDS, Due, OpenSlot, each
+from cometmq.broker.timer.open_slots import Due, OpenSlot, Strip
 from cometmq.broker.timer.stage import deliver_time_ms
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, RequestRefused, StoreError
@@ -46,7 +47,9 @@ from cometmq.wire.record import Record
 
 log = logging.getLogger("cometmq.timer")
 
-CHUNK: Final = 200  # messages delivered between two pauses
+CHUNK: Final = 200  # messages made ready or delivered between two pauses
+READY_BYTES_MAX: Final = 128 << 20
+OPEN_AHEAD_SLOTS: Final = 5  # ticks before its time at which a slot is opened, to be made ready
 READ_COUNT: Final = 512
 IDLE_S_MAX: Final = 1.0
 AFTER_FAULT_S: Final = 0.5
@@ -99,7 +102,9 @@ class TimerService:
         self._slots_known: set[int] = set()
         # (slot, key) → when to forget it: recalls that may still be on their way to the wheel.
         self._recalled: dict[tuple[int, str], int] = {}
+        self._ready_bytes = 0  # stored size of what is ready
         self._write_time_ms = 0
+        self._enqueued_until_ms = 0  # what was stored before is on the wheel
         self._last_end = 0  # of what was delivered
         self._safe_end = 0
         self._outstanding = 0  # promises of durability that are not settled
@@ -168,6 +173,7 @@ class TimerService:
         while not self._closing:
             try:
                 await self.turn()
+                await self.make_ready_ahead()
                 wait_s = self._wait_s()
             except (StoreError, OSError) as fault:
                 log.warning("timer: %s; it goes on in %g s", fault, AFTER_FAULT_S)
@@ -187,13 +193,18 @@ class TimerService:
         if self._store.max_offset(TIMER_TOPIC, _QUEUE_ID) > self.queue_offset:
             self._arrived.set()
 
-    def _wait_s(self) -> float:
+    def _next_ms(self) -> int:
+        """When there is something to do next; -1 if nothing waits."""
         times = [slot.next_ms() for slot in self._open.values()]
         if self._slot_heap:
-            times.append(self._slot_heap[0] - self._precision_ms)
-        if not times:
+            times.append(self._slot_heap[0] - OPEN_AHEAD_SLOTS * self._precision_ms)
+        return min(times, default=-1)
+
+    def _wait_s(self) -> float:
+        next_ms = self._next_ms()
+        if next_ms < 0:
             return IDLE_S_MAX
-        return min(max((min(times) - self._clock.now_ms()) / 1000, 0.001), IDLE_S_MAX)
+        return min(max((next_ms - self._clock.now_ms()) / 1000, 0.001), IDLE_S_MAX)
 
     # One turn
 
@@ -204,7 +215,7 @@ class TimerService:
             await self._open_until(old_ms)  # first, for what comes may need these slots of the wheel
             await self._deliver()
         await self._enqueue()
-        await self._open_until(self._clock.now_ms() + self._precision_ms)
+        await self._open_until(self._clock.now_ms() + OPEN_AHEAD_SLOTS * self._precision_ms)
         await self._deliver()
         self._commit()
 
@@ -212,7 +223,7 @@ class TimerService:
         return time_ms - time_ms % self._precision_ms
 
     async def _enqueue(self) -> None:
-        target = self._store.max_offset(TIMER_TOPIC, _QUEUE_ID)
+        began_ms, target = self._clock.now_ms(), self._store.max_offset(TIMER_TOPIC, _QUEUE_ID)
         while self.queue_offset < target and not self._closing:
             found = await self._reader.read(TIMER_TOPIC, _QUEUE_ID, self.queue_offset, READ_COUNT)
             if found.next_offset <= self.queue_offset:
@@ -226,6 +237,8 @@ class TimerService:
             if self.queue_offset >= self._recovered_offset:
                 self._placed.clear()
             await self._pause()
+        if self.queue_offset >= target:
+            self._enqueued_until_ms = began_ms
 
     def _place(self, record: Record) -> None:
         found = record.properties
@@ -245,6 +258,7 @@ class TimerService:
         recalls = found.get(properties.TIMER_DEL_UNIQKEY)
         if recalls is not None:
             magic |= DELETE
+            self.recall(recalls, out_ms)  # if it is late, it comes to another slot than what it recalls
         due_ms = 0
         if not magic & ROLL:
             due_ms = min(deliver_time_ms(found, record.store_time_ms) or 0, slot_ms + self._precision_ms)
@@ -301,14 +315,12 @@ class TimerService:
     async def _deliver(self) -> None:
         for slot_ms in sorted(self._open):
             slot = self._open[slot_ms]
-            taken = slot.take(self._clock.now_ms())
-            try:
-                while taken and not self._closing:
-                    await self._deliver_chunk(slot, taken)
+            for strip in slot.due(self._clock.now_ms()):
+                while strip and not self._closing:
+                    if not strip.ready:
+                        await self._make_ready(strip)
+                    self._deliver_ready(slot, strip.ready)
                     await self._pause()
-            finally:
-                if taken:
-                    slot.give_back(taken)
         self._forget_done()
 
     def _forget_done(self) -> None:
@@ -320,45 +332,69 @@ class TimerService:
                 return
             del self._open[slot_ms]
 
-    async def _deliver_chunk(self, slot: OpenSlot, taken: array[int]) -> None:
-        """Deliver the first of what was taken, and take them off."""
-        dues = list(each(taken[: CHUNK * FIELDS]))
+    async def make_ready_ahead(self) -> None:
+        """Use the time before the next is due: what is ready is stored at once when its time has come."""
+        for slot_ms in sorted(self._open):
+            for strip in self._open[slot_ms].strips.values():
+                while strip.waiting:
+                    full = self._ready_bytes >= READY_BYTES_MAX
+                    if full or self._closing or self._arrived.is_set() or self._next_ms() <= self._clock.now_ms():
+                        return
+                    await self._make_ready(strip)
+                    await self._pause()
+
+    async def _make_ready(self, strip: Strip) -> None:
+        dues = strip.first(CHUNK)
         records = await self._records([(due.offset, due.size) for due in dues])
+        ready: list[Ready] = []
+        for due, record in zip(dues, records, strict=True):
+            if record is None or due.offset in self._delivered:
+                continue
+            roll = bool(due.magic & ROLL)
+            one = make_ready(record, due.pos, due.write_time_ms, roll=roll, with_topic=self._keys_with_topic)
+            if one is None:
+                log.warning("the record at %d of the log does not say where it is to be delivered", due.offset)
+                continue
+            self._ready_bytes += one.size
+            ready.append(one)
+        strip.made(len(dues), ready)
+
+    def _deliver_ready(self, slot: OpenSlot, ready: deque[Ready]) -> None:
         now_ms = self._clock.now_ms()
         if slot.began_at is None:
             slot.began_at = self._store.written_offset
-        slot.delivered_pos, self._changed = dues[-1].pos, True
-        done = 0
+        last_property = time_property(now_ms)
+        append, counts = self._store.append, defaultdict[str, int](int)
         try:
-            for due, record in zip(dues, records, strict=True):
-                if record is not None and due.offset not in self._delivered:
-                    self._deliver_one(slot, due, record, now_ms)
-                done += 1
+            for _ in range(min(CHUNK, len(ready))):
+                one = ready[0]
+                if one.recalls is not None:
+                    self.recall(one.recalls, one.out_ms)  # rolled late, it may come too late to the wheel
+                elif one.key in slot.recalled or (one.out_ms, one.key) in self._recalled:
+                    self._drop_first(slot, ready)
+                    continue
+                try:
+                    message = one.message
+                    if one.staged:
+                        message.properties[properties.TIMER_DEQUEUE_MS] = str(now_ms)
+                        placed = self._messages.put(message)
+                    else:
+                        data = one.properties_data + last_property
+                        placed = append(message.topic, message.queue_id, message.body, data, *one.rest)
+                    self._last_end = placed.physical_offset + placed.size
+                except (MessageRefused, RequestRefused) as refused:
+                    log.warning("a message for %s could not be delivered and is dropped: %s", one.topic, refused)
+                counts[one.topic] += 1 if one.recalls is not None else -1
+                self._drop_first(slot, ready)
         finally:
-            del taken[: done * FIELDS]
+            self._durability.end_turn_soon()
+            for topic, count in counts.items():
+                self._metrics.add(topic, count, now_ms)
 
-    def _deliver_one(self, slot: OpenSlot, due: Due, record: Record, now_ms: int) -> None:
-        roll = bool(due.magic & ROLL)
-        message = (rolled if roll else delivered)(record, due.write_time_ms, now_ms)
-        if message is None:
-            log.warning("the record at %d of the log does not say where it is to be delivered", due.offset)
-            return
-        found = message.properties
-        topic, out_ms = found[properties.REAL_TOPIC], int(found[properties.TIMER_OUT_MS])
-        recalls = found.get(properties.TIMER_DEL_UNIQKEY)
-        if recalls is not None:
-            self.recall(recalls, out_ms)  # rolled late, it may come too late to the wheel
-        else:
-            key = delete_key(topic, found.get(properties.UNIQ_KEY, ""), with_topic=self._keys_with_topic)
-            if key in slot.recalled or (out_ms, key) in self._recalled:
-                return  # its mark took one off the count
-        self._metrics.add(topic, 1 if recalls is not None else -1, now_ms)
-        try:
-            placed = self._messages.put(message)
-        except (MessageRefused, RequestRefused) as refused:
-            log.warning("a message for %s could not be delivered and is dropped: %s", message.topic, refused)
-            return
-        self._last_end = placed.physical_offset + placed.size
+    def _drop_first(self, slot: OpenSlot, ready: deque[Ready]) -> None:
+        done = ready.popleft()
+        self._ready_bytes -= done.size
+        slot.delivered_pos, self._changed = done.pos, True
 
     # Progress
 
@@ -427,13 +463,13 @@ class TimerService:
     # For others
 
     def is_late(self) -> bool:
-        """Whether something that is due is not delivered yet, or may wait unread in the timer topic."""
-        if self._store.max_offset(TIMER_TOPIC, _QUEUE_ID) > self.queue_offset:
+        """Whether something may be undelivered that was due a tick ago: unread in the timer topic, or in a slot."""
+        before_ms = self._clock.now_ms() - self._precision_ms
+        if self._enqueued_until_ms < before_ms and self._store.max_offset(TIMER_TOPIC, _QUEUE_ID) > self.queue_offset:
             return True
-        now_ms = self._clock.now_ms()
-        return any(slot_ms < self._tick(now_ms) for slot_ms in self._slot_heap[:1]) or any(
-            slot.next_ms() < now_ms for slot in self._open.values()
-        )
+        if self._slot_heap and self._slot_heap[0] < before_ms - self._precision_ms:
+            return True
+        return any(slot.next_ms() < before_ms for slot in self._open.values())
 
     def waiting_at(self, slot_ms: int) -> int:
         """How many messages wait in a slot."""

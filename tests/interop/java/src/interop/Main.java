@@ -41,6 +41,7 @@ public final class Main {
         SCENARIOS.put("restart", Restart::restart);
         SCENARIOS.put("retries", Retrying::retries);
         SCENARIOS.put("transactions", Transactions::transactions);
+        SCENARIOS.put("timed", Timing::timed);
         SCENARIOS.put("batch_queue", Batches::batchQueue);
         SCENARIOS.put("assigned", Assigning::assigned);
         SCENARIOS.put("popped", Assigning::popped);
