@@ -177,8 +177,8 @@ class PopBuffer:
         if point is None:
             return
         placed = self._revive_log.put_checkpoint(point, entry.revive_queue)
-        done = [point.start_offset + diff for index, diff in enumerate(point.diffs) if point.bits >> index & 1]
-        if done:
+        if point.bits:
+            done = [point.start_offset + diff for index, diff in enumerate(point.diffs) if point.bits >> index & 1]
             placed = self._revive_log.put_ack(
                 Ack(*point.key, done), entry.revive_queue, point.revive_time_ms, batch=len(done) > 1
             )

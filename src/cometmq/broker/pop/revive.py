@@ -7,7 +7,7 @@ in the group's retry topic, and the reader's offset moves. The offset is that of
 kept as that of the group `CID_RMQ_SYS_REVIVE_GROUP`, and reading starts behind it.
 
 Time is what the messages say (`TIMER_DELIVER_MS`), so a timer that is late makes nobody's message come back twice;
-only a queue in which nothing comes, while the timer is not late, follows the clock.
+only a queue in which nothing comes, while the timer is not late and has not been for a while, follows the clock.
 Bounds: `PENDING_MAX` checkpoints in memory; with so many it reads no further until by the clock the first is due.
 
 Mirrors: PopReviveService.
@@ -77,6 +77,7 @@ class Reviver:
         self._next_offset = 0 if settled is None else settled + 1
         self._pending: dict[MergeKey, CheckPoint] = {}  # in the order of the queue
         self._read_until_ms = 0  # deliver time of the latest message read
+        self._late_ms = clock.now_ms()  # the timer was late then, or was just started
 
     @property
     def pending_count(self) -> int:
@@ -100,13 +101,15 @@ class Reviver:
         while await self._read():
             await self._revive_due()
         now_ms = self._clock.now_ms()
-        if self._pending and now_ms - self._read_until_ms > QUIET_MS and self._is_at_the_end():
+        if self._timer_is_late():
+            self._late_ms = now_ms
+        if self._pending and now_ms - max(self._read_until_ms, self._late_ms) > QUIET_MS and self._is_at_the_end():
             self._read_until_ms = now_ms
         await self._revive_due()
 
     def _is_at_the_end(self) -> bool:
-        """Whether everything is read that was stored for this queue or should have been by now."""
-        return not self._timer_is_late() and self._end_of(self._topic, self._queue_id) <= self._next_offset
+        """Whether everything is read that was stored for this queue, visible or not."""
+        return self._end_of(self._topic, self._queue_id) <= self._next_offset
 
     # --- reading
 
