@@ -63,9 +63,9 @@ class Half:
     root: int  # offset of the transaction's first copy
 
     @classmethod
-    def read(cls, record: Record) -> Half | None:
-        """None if the record is no half message."""
-        found = record.properties
+    def read(cls, record: Record, found: dict[str, str] | None = None) -> Half | None:
+        """None if the record is no half message; `found` are its properties, where they were read already."""
+        found = record.properties if found is None else found
         topic, queue_id = found.get(properties.REAL_TOPIC), whole(found.get(properties.REAL_QUEUE_ID))
         if record.topic != names.HALF_TOPIC or topic is None or queue_id is None or names.topic_fault(topic):
             return None

@@ -68,9 +68,10 @@ class TransactionHandlers:
         record = self._reader.record_at(request.commit_log_offset)
         if record is None:
             raise RequestRefused("SYSTEM_ERROR", "Find prepared transaction message failed")
+        found = record.properties
         if not request.from_transaction_check:
-            self._refuse_late(record)
-        half = self._checked(record, request)
+            self._refuse_late(record, found.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS))
+        half = self._checked(record, found, request)
         window = self._transactions.window
         before = window.state_of(half.root)
         if before is State.OPEN:
@@ -82,9 +83,8 @@ class TransactionHandlers:
         self._reply_when_safe(self._last_end, call)
         return LATER
 
-    def _refuse_late(self, record: Record) -> None:
+    def _refuse_late(self, record: Record, text: str | None) -> None:
         """A producer that asked for immunity has that long to end by itself; then it must wait to be asked."""
-        text = record.properties.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         if text:
             seconds = int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else 0
             if self._clock.now_ms() - record.born_time_ms > max(seconds * 1000, self._timeout_ms):
@@ -92,13 +92,13 @@ class TransactionHandlers:
                     "ILLEGAL_OPERATION", f"{properties.CHECK_IMMUNITY_TIME_IN_SECONDS} is over: wait for the check"
                 )
 
-    def _checked(self, record: Record, request: EndTransaction) -> Half:
-        group = record.properties.get(properties.PRODUCER_GROUP)
+    def _checked(self, record: Record, found: dict[str, str], request: EndTransaction) -> Half:
+        group = found.get(properties.PRODUCER_GROUP)
         if group is not None and group != request.producer_group:
             raise RequestRefused("SYSTEM_ERROR", "The producer group wrong")
         if group is not None and record.queue_offset != request.tran_state_table_offset:
             raise RequestRefused("SYSTEM_ERROR", "The transaction state table offset wrong")
-        half = Half.read(record)
+        half = Half.read(record, found)
         if group is None or half is None:
             raise RequestRefused("SYSTEM_ERROR", f"What stands at {request.commit_log_offset} is not a half message")
         return half

@@ -52,7 +52,9 @@ def recover(store: Store, offsets: Offsets, transactions: Transactions) -> None:
     walk_from = _open_copies(store, transactions, named)
     if walk_from is not None:
         _walk(store, walk_from, transactions)
+    ops.end_offset = store.written_offset  # what was found may be in no safer place than the system's memory
     ops.write()
+    transactions.move_on()
 
 
 def _open_copies(store: Store, transactions: Transactions, named: set[int]) -> int | None:

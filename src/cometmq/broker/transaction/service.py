@@ -57,7 +57,7 @@ class Transactions:
         self._topics = topics
         self._metrics = metrics
         self.window = HalfWindow(0)
-        self.ops = Ops(config, messages, store.store_host, clock, self._ops_written)
+        self.ops = Ops(config, messages, store.store_host, clock, self.move_on)
         self._unsaved: tuple[int, int, int] | None = None  # half offset, op offset, and the log that they stand on
 
     def begin(self, message: InnerMessage) -> None:
@@ -125,7 +125,7 @@ class Transactions:
 
     # --- progress
 
-    def _ops_written(self) -> None:
+    def move_on(self) -> None:
         """Every closed copy is written down now, so the window may move on."""
         self.window.advance()
         if self._unsaved is None:  # else it would run away from the disk, and never be saved
