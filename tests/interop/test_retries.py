@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.interop.clients import Outcome
-from tests.interop.test_clients import every_client
+from tests.interop.test_clients import every_client, every_java_client
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
 
@@ -24,3 +24,8 @@ def test_failed_messages_come_back_until_they_are_dead(outcome: Outcome) -> None
 @every_client
 def test_a_delayed_message_comes_neither_early_nor_late(outcome: Outcome) -> None:
     assert LEVEL_MS <= outcome["retries"]["delayed_ms"] < LEVEL_MS + SLACK_MS
+
+
+@every_java_client
+def test_what_a_consumer_in_order_gives_up_is_dead_at_once(outcome: Outcome) -> None:
+    assert outcome["retries"]["in_order"] == [[0, 1, 2], ["never"], 3]

@@ -3,8 +3,8 @@
     CUSTOMIZED     the n-th of a list; the default list is that of the delay levels, from its third entry on
     EXPONENTIAL    initial × multiplier to the power of n, up to a maximum
 
-A policy that is missing, or lacks its own part, is the default list. Send-back (36) speaks in delay levels and does not
-ask; pop and the proxies do.
+A policy that is missing, or lacks its own part, is the default list. The broker keeps the policy of a group and hands
+it out; who applies it is the proxy that pops for the group. Send-back (36) speaks in delay levels and does not ask.
 
 Mirrors: GroupRetryPolicy, CustomizedRetryPolicy, ExponentialRetryPolicy.
 """

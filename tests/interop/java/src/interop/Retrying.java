@@ -8,7 +8,9 @@ import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -62,7 +64,37 @@ final class Retrying {
             dead.forEach(m -> buried.add(
                 List.of(Session.body(m), m.getReconsumeTimes(), m.getProperty("RETRY_TOPIC").equals(topic))));
             return Map.of("tries", new TreeMap<>(tries), "pauses_ms", pauses(triedAt), "dead", buried,
-                "delayed_ms", triedAt.get("delayed").get(0) - sentAt);
+                "delayed_ms", triedAt.get("delayed").get(0) - sentAt, "in_order", inOrder(session, topic));
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    /** A consumer in order tries again by itself; what it gives up it sends to its retry topic, and is dead at once. */
+    private static List<Object> inOrder(Session session, String topic) throws Exception {
+        String group = session.name("in_order");
+        List<Integer> tries = Collections.synchronizedList(new ArrayList<>());
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(session.namesrv);
+        consumer.setInstanceName(group);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setHeartbeatBrokerInterval(1_000);
+        consumer.setMaxReconsumeTimes(MAX_TIMES);
+        consumer.subscribe(topic, Session.ALL);
+        consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+            for (MessageExt message : messages) {
+                if (Session.body(message).equals("never")) {
+                    tries.add(message.getReconsumeTimes());
+                    context.setSuspendCurrentQueueTimeMillis(100);
+                    return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+                }
+            }
+            return ConsumeOrderlyStatus.SUCCESS;
+        });
+        consumer.start();
+        try {
+            List<MessageExt> dead = Session.flat(session.pullAll("%DLQ%" + group, Session.ALL, 1));
+            return List.of(tries, Session.bodies(dead), dead.get(0).getReconsumeTimes());
         } finally {
             consumer.shutdown();
         }
