@@ -1,8 +1,48 @@
 """CometMQ: Apache RocketMQ's architecture in Python.
 
+    from cometmq import Message, Producer
+
+The names below are the SDK's; each is imported when it is first asked for, so `import cometmq` costs nothing.
 `ls` teaches the design; ARCHITECTURE.md tells it. Imports between the sub-packages go down only.
 """
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from cometmq.client.compression import Compression as Compression
+    from cometmq.client.message import Message as Message
+    from cometmq.client.message import Receipt as Receipt
+    from cometmq.client.message import ReceivedMessage as ReceivedMessage
+    from cometmq.client.message import SendStatus as SendStatus
+    from cometmq.errors import CometError as CometError
+    from cometmq.model.queue import MessageQueue as MessageQueue
+
 __version__ = "0.1.0"
+
+# Name → module. Whoever adds one adds it above too, for type checkers; a test holds both together.
+_PUBLIC: Final = {
+    "CometError": "cometmq.errors",
+    "Compression": "cometmq.client.compression",
+    "Message": "cometmq.client.message",
+    "MessageQueue": "cometmq.model.queue",
+    "Receipt": "cometmq.client.message",
+    "ReceivedMessage": "cometmq.client.message",
+    "SendStatus": "cometmq.client.message",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'cometmq' has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

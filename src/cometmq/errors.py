@@ -10,10 +10,21 @@
     │   ├── StoreLocked             another process has the store open
     │   ├── StoreNotWritable        fenced after a failed sync, or the disk is full
     │   └── MessageRefused          a message that may not be stored
-    └── PeerError
-        ├── PeerUnreachable         no connection
-        ├── PeerTimeout             connected, but no answer in time
-        └── PeerRefused             the peer answered with an error code
+    ├── PeerError
+    │   ├── PeerUnreachable         no connection
+    │   │   └── BrokerUnreachable   none to the address that the name server told: the usual one of containers
+    │   ├── PeerTimeout             connected, but no answer in time
+    │   └── PeerRefused             the peer answered with an error code
+    └── ClientError                 of programs that use the SDK
+        ├── InvalidArgument         refused before the network; a ValueError too
+        │   ├── InvalidName         of a topic or a group
+        │   └── InvalidMessage      body, tags, keys or properties
+        ├── ClientClosed            used before it was entered or after it was closed
+        ├── ClientForked            used in another process than the one it was made in
+        ├── TopicNotFound           no name server knows the topic, and it is not created by sending
+        ├── SendFailed              a message that was not acknowledged: topic, broker, what to do
+        ├── SendsFailed             some of many
+        └── RequestTimedOut         the message was sent, but nobody replied
 
 `response` names the answer that a server gives (a member of `wire.codes.ResponseCode`; names, because
 numbers are written in that one file). `retriable` says whether the same call may succeed later.
@@ -115,3 +126,81 @@ class PeerRefused(PeerError):
         self.code = code
         self.remark = remark
         self.peer = peer
+
+
+class BrokerUnreachable(PeerUnreachable):
+    """The name server told an address of the broker, and nothing answers there."""
+
+    def __init__(self, broker: str, address: str, name_servers: str, why: str) -> None:
+        super().__init__(
+            f"broker {broker} cannot be reached: the name server ({name_servers}) told us {address}, and from "
+            f"here {why}. If the broker runs, it advertises an address that this machine cannot reach (as in "
+            f"containers and behind NAT): set brokerIP1 in its configuration to one that it can, and start it again."
+        )
+        self.broker = broker
+        self.address = address
+
+
+class ClientError(CometError):
+    """Something that a program which uses the SDK should know."""
+
+
+class InvalidArgument(ClientError, ValueError):
+    """Refused before anything was sent; the sentence says what is allowed."""
+
+
+class InvalidName(InvalidArgument):
+    """Not a name of a topic or a group."""
+
+
+class InvalidMessage(InvalidArgument):
+    """A message that no broker would take, or that would not arrive as it was meant."""
+
+
+class ClientClosed(ClientError):
+    """A producer or consumer that is not open (any more)."""
+
+
+class ClientForked(ClientError):
+    """A producer or consumer that was made before `fork`, used after it."""
+
+
+class TopicNotFound(ClientError):
+    """A topic without route."""
+
+    retriable = True
+
+    def __init__(self, topic: str, name_servers: str, why: str) -> None:
+        super().__init__(f"the topic {topic} is not known to the name servers ({name_servers}): {why}")
+        self.topic = topic
+
+
+class SendFailed(ClientError):
+    """A message that no broker acknowledged. It may still have been stored, if the last fault was a timeout."""
+
+    retriable = True
+
+    def __init__(self, topic: str, broker: str | None, attempts: int, why: str, *, code: int | None = None) -> None:
+        where = f" on broker {broker}" if broker else ""
+        super().__init__(f"the message to {topic} was not acknowledged{where} after {attempts} attempt(s): {why}")
+        self.topic = topic
+        self.broker = broker
+        self.attempts = attempts
+        self.code = code
+
+
+class SendsFailed(ClientError):
+    """Some of many sends failed; `failures` holds what with which error."""
+
+    def __init__(self, failures: list[tuple[object, Exception]], sent: int) -> None:
+        super().__init__(
+            f"{len(failures)} of {len(failures) + sent} messages were not sent; the first: {failures[0][1]}"
+        )
+        self.failures = failures
+        self.sent = sent
+
+
+class RequestTimedOut(ClientError):
+    """The request was stored, but no reply came in time: is a consumer there that replies?"""
+
+    retriable = True

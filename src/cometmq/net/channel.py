@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from cometmq.errors import PeerRefused, PeerTimeout, PeerUnreachable, ProtocolError
 from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, FRAME_SIZE_MAX, ResponseCode
@@ -30,6 +30,16 @@ JOIN_SIZE_MAX: Final = 256 * 1024  # up to here one copy is cheaper than many sm
 RequestSink = Callable[["Channel", Command], None]
 
 
+class Waiter(Protocol):
+    """Who waits for an answer: a future, or something cheaper that looks like one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, answer: Command, /) -> None: ...
+
+    def set_exception(self, lost: PeerUnreachable, /) -> None: ...
+
+
 class Channel(asyncio.Protocol):
     """A connection that carries commands. Make it as the protocol of a transport, not directly."""
 
@@ -40,8 +50,10 @@ class Channel(asyncio.Protocol):
         on_open: Callable[[Channel], None] | None = None,
         on_close: Callable[[Channel], None] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
+        reads_always: bool = False,
     ) -> None:
         self._on_request = on_request
+        self._reads_always = reads_always
         self._on_open = on_open
         self._on_close = on_close
         self._decoder = FrameDecoder(frame_size_max)
@@ -49,8 +61,9 @@ class Channel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._listens = True
         self.is_writable = True  # the peer takes what is sent to it
+        self._writable: asyncio.Future[None] | None = None
         self._out: list[Body] = []
-        self._waiting: dict[int, asyncio.Future[Command]] = {}
+        self._waiting: dict[int, Waiter] = {}
         self._opaques = itertools.count(1)
         self.peer = "?"
         self.peer_host = bytes(8)  # packed, as records store it
@@ -88,11 +101,17 @@ class Channel(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_writable = False
-        if self._transport is not None:
+        # A client goes on reading: were both ends to wait for the other to read, neither would ever.
+        if self._transport is not None and not self._reads_always:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self.is_writable = True
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        if self._reads_always:
+            return
         if self._transport is not None and self._listens and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -152,6 +171,31 @@ class Channel(asyncio.Protocol):
         finally:
             self._waiting.pop(command.opaque, None)
 
+    def next_opaque(self) -> int:
+        """The number of the next request, for who encodes it himself."""
+        return next(self._opaques) & 0x7FFFFFFF
+
+    def ask(self, opaque: int, waiter: Waiter, *frame: Body) -> None:
+        """Send an encoded request; its answer goes to `waiter`. Who asks this way keeps the time himself."""
+        self._waiting[opaque] = waiter
+        self.send(*frame)
+
+    def forget(self, opaque: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(opaque, None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is awaited."""
+        return not self._waiting
+
+    async def writable(self) -> None:
+        """Wait until the peer takes what is sent to it, or is gone."""
+        while not self.is_writable and not self.closed.done():
+            if self._writable is None:
+                self._writable = self._loop.create_future()
+            await asyncio.shield(self._writable)
+
     def notify(self, request: Header, body: Body = b"") -> None:
         """Send a request that nobody answers."""
         command = request.command(body)
@@ -160,7 +204,7 @@ class Channel(asyncio.Protocol):
         self.send(encode_command(command))
 
     def _resolve(self, answer: Command) -> None:
-        waiter = self._waiting.get(answer.opaque)
+        waiter = self._waiting.pop(answer.opaque, None)
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
 
@@ -189,9 +233,12 @@ class Channel(asyncio.Protocol):
             return
         self.closed.set_result(why)
         lost = PeerUnreachable(f"the connection to {self.peer} was lost: {why}")
-        for waiter in self._waiting.values():
+        waiting, self._waiting = self._waiting, {}
+        for waiter in waiting.values():
             if not waiter.done():
                 waiter.set_exception(lost)
-        self._waiting.clear()
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
         if self._on_close is not None:
             self._on_close(self)

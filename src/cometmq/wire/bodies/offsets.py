@@ -4,17 +4,19 @@
 
 Queue ids stand bare, whatever the version of the peer: so Java writes them, and its slaves read them.
 
-Mirrors: ConsumerOffsetManager.encode, ResetOffsetBody, ResetOffsetBodyForC.
+Mirrors: ConsumerOffsetManager.encode, ResetOffsetBody, ResetOffsetBodyForC, GetConsumerStatusBody.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from cometmq.model.queue import MessageQueue
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.queues import queue_to_json
+from cometmq.wire.bodies.reading import as_object, text, whole
 
 
 def encode_offsets(table: Mapping[str, Any]) -> bytes:
@@ -35,6 +37,24 @@ def encode_queue_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
 def encode_queue_offset_list(offsets: Mapping[MessageQueue, int]) -> bytes:
     """The same for clients written in C++: `{"offsetTable":[{"brokerName":…,"offset":5,"queueId":0,"topic":…}]}`"""
     return fastjson.dumps({"offsetTable": [queue_to_json(queue) | {"offset": at} for queue, at in offsets.items()]})
+
+
+# A queue as the key of a map: an object without further objects in it, then its offset.
+_QUEUE_OFFSET: Final = re.compile(rb"(\{[^{}]*+\})\s*+:\s*+(-?\d{1,19})")
+
+
+def decode_queue_offsets(body: bytes | memoryview) -> dict[MessageQueue, int]:
+    """Read what `encode_queue_offsets` wrote, under whatever name the table stands."""
+    found: dict[MessageQueue, int] = {}
+    for key, offset in _QUEUE_OFFSET.findall(bytes(body)):
+        fields = as_object(fastjson.loads(key), "a queue")
+        found[MessageQueue(text(fields, "topic"), text(fields, "brokerName"), whole(fields, "queueId"))] = int(offset)
+    return found
+
+
+def encode_queue_status(offsets: Mapping[MessageQueue, int]) -> bytes:
+    """The answer of a client that is asked how far it is: `{"messageQueueTable":{…}}`, written like the above."""
+    return encode_queue_offsets(offsets).replace(b"offsetTable", b"messageQueueTable", 1)
 
 
 def _bare(queues: Mapping[str, Mapping[int, int]]) -> bytes:

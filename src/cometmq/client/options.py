@@ -1,0 +1,51 @@
+"""How to reach a cluster, and how patient to be. Producers and consumers take these as keywords.
+
+Mirrors: ClientConfig.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from cometmq.errors import InvalidArgument, PeerUnreachable
+from cometmq.net.pool import split_address, split_addresses
+
+NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """`namesrv` is `a:9876;b:9876`, or an http address that tells them."""
+
+    namesrv: str
+    client_id: str | None = None
+    request_timeout_ms: int = 3_000
+    connect_timeout_ms: int = 3_000
+    heartbeat_interval_s: float = 30.0
+    route_interval_s: float = 30.0
+    close_timeout_s: float = 3.0
+    heartbeat_v2: bool = True
+
+    @classmethod
+    def of(cls, namesrv: str | Sequence[str] | None, **others: object) -> Self:
+        """Options as a program gives them; without `namesrv` the variable that Java reads counts."""
+        if namesrv is None:
+            namesrv = os.environ.get(NAMESRV_VARIABLE, "")
+        text = namesrv if isinstance(namesrv, str) else ";".join(namesrv)
+        if not text.strip(" ;,"):
+            raise InvalidArgument(f'say where the name server is: namesrv="host:9876", or set {NAMESRV_VARIABLE}')
+        text = text.replace(",", ";").strip()
+        if not text.startswith(("http://", "https://")):
+            for address in split_addresses(text):
+                try:
+                    split_address(address)
+                except PeerUnreachable as fault:
+                    raise InvalidArgument(f"namesrv: {fault}") from None
+        made = cls(namesrv=text, **others)  # type: ignore[arg-type]
+        for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_s", "route_interval_s"):
+            if getattr(made, name) <= 0:
+                raise InvalidArgument(f"{name} is {getattr(made, name)}; it must be more than 0")
+        return made
