@@ -299,8 +299,10 @@ class TimerService:
                     due = Due(pos, unit.magic, unit.offset, unit.size, unit.write_time_ms)
                     slot.add(unit.due_ms, due)
             for record in await self._records(markers):
-                if record is not None:
-                    slot.recalled.add(record.properties.get(properties.TIMER_DEL_UNIQKEY, ""))
+                recalls = None if record is None else record.properties.get(properties.TIMER_DEL_UNIQKEY)
+                if record is not None and recalls is not None:
+                    slot.recalled.add(recalls)
+                    self.recall(recalls, int(record.properties[properties.TIMER_OUT_MS]))  # late, it is in another slot
             heapq.heappop(self._slot_heap)
             self._slots_known.discard(slot_ms)
             self._open[slot_ms] = slot
