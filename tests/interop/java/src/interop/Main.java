@@ -45,6 +45,7 @@ public final class Main {
         SCENARIOS.put("batch_queue", Batches::batchQueue);
         SCENARIOS.put("assigned", Assigning::assigned);
         SCENARIOS.put("popped", Assigning::popped);
+        SCENARIOS.put("crowd", Popping::crowd);
         SCENARIOS.put("member", Members::member);
         SCENARIOS.put("beginnings", Members::beginnings);
         SCENARIOS.put("old_beginnings", Members::oldBeginnings);
