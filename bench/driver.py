@@ -15,6 +15,7 @@ from bench.ask import Asker, await_total, max_offsets
 from bench.cold import run_cold
 from bench.delivery import run_delivery
 from bench.frames import Batches, Pulls, Sends
+from bench.pops import run_pops
 from bench.pump import Pump
 from bench.single import run_single
 from bench.tally import Invalid, Tally
@@ -44,6 +45,8 @@ def _load(job: Job, ends: list[int]) -> Tally:
         return Pump(job, Batches(job.topic, job.connections, job.seed), BATCH_COUNT).run()
     if job.kind == "delivery":
         return run_delivery(job, ends)
+    if job.kind == "pops":
+        return run_pops(job)
     if job.kind == "cold":
         return run_cold(job)
     if job.kind == "timers":

@@ -26,6 +26,7 @@ METRICS = (
     Metric("sends_p99", "Sends, pipelined, p99", "ms", "sends", "p99_ms", False),
     Metric("sends_per_cpu", "Sends per second of server CPU", "msg/s", "sends", "per_cpu_s", True),
     Metric("pulls", "Pulls, 32 a time", "msg/s", "pulls", "rate_per_s", True),
+    Metric("pops", "Pops, 32 a time, each acknowledged", "msg/s", "pops", "rate_per_s", True),
     Metric("batches", "Batch sends, 32 × 1 KiB", "msg/s", "batches", "rate_per_s", True),
     Metric("latency_p50", "One send in flight, p50", "ms", "latency", "p50_ms", False),
     Metric("latency_p99", "One send in flight, p99", "ms", "latency", "p99_ms", False),

@@ -13,7 +13,7 @@ BATCH_COUNT = 32
 PULL_COUNT = 32
 RECENT_COUNT = 8_192  # pulls go round in the newest messages of each queue, which both sides hold in memory
 
-Kind = Literal["sends", "latency", "batches", "pulls", "delivery", "timers", "cold"]
+Kind = Literal["sends", "latency", "batches", "pulls", "delivery", "timers", "cold", "pops"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ WORKLOADS = (
     Workload("latency", "latency", "bench-sends", connections=1, window=1, chunk=1, duration_s=3.0),
     Workload("batches", "batches", "bench-batches", connections=4, window=4, chunk=1, duration_s=3.0),
     Workload("pulls", "pulls", "bench-sends", connections=4, window=8, chunk=1, duration_s=4.0),
+    Workload("pops", "pops", "bench-sends", connections=4, window=1, chunk=1, duration_s=3.0),
     Workload("delivery", "delivery", "bench-delivery", connections=2, window=1, chunk=1, duration_s=5.0),
     Workload("timers", "timers", "bench-timers", connections=1, window=1, chunk=1, duration_s=5.0),
     Workload("sync_sends", "sends", "bench-sends", 4, 64, 16, duration_s=3.0, flush="SYNC_FLUSH"),
@@ -45,7 +46,7 @@ IDLE = "idle"  # start-up and idle memory: not a load, but chosen by name like o
 NAMES = (*(workload.name for workload in WORKLOADS), COLD.name, IDLE)
 
 PRELUDE_S = 1.0  # the same load before the clock starts: the side was paused, its caches are cold
-WARM_UP_S = {"sends": 12.0, "latency": 3.0, "batches": 5.0, "pulls": 6.0, "delivery": 4.0, "timers": 0.5}
+WARM_UP_S = {"sends": 12.0, "latency": 3.0, "batches": 5.0, "pulls": 6.0, "delivery": 4.0, "timers": 0.5, "pops": 4.0}
 QUICK_DURATION_S = 0.5
 QUICK_PRELUDE_S = 0.3
 QUICK_WARM_UP_S = 0.5

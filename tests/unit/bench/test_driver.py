@@ -54,6 +54,14 @@ def test_pulls_bring_whole_messages(side: Side) -> None:
     assert tally.messages % PULL_COUNT == 0
 
 
+def test_what_is_popped_is_acknowledged(side: Side) -> None:
+    with Asker(side.address) as asker:
+        create_topic(asker, "driver-pops")
+    for _ in range(3):
+        run_job(job(side, LOADS["batches"], "driver-pops"))
+    assert run_job(job(side, LOADS["pops"], "driver-pops")).messages > 0
+
+
 def test_pulls_from_an_empty_topic(side: Side) -> None:
     with Asker(side.address) as asker:
         create_topic(asker, "driver-empty")
