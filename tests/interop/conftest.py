@@ -36,9 +36,7 @@ def server_kind() -> Kind:
 
 @pytest.fixture(scope="session")
 def cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(
-        server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH", conf=CONF
-    ) as running:
+    with Cluster(server_kind, tmp_path_factory.mktemp("cluster"), flush="SYNC_FLUSH", conf=CONF) as running:
         yield running
 
 
