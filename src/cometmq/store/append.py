@@ -20,7 +20,7 @@ from zlib import crc32
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, StoreNotWritable
 from cometmq.model.java_hash import tags_code
-from cometmq.model.names import topic_fault
+from cometmq.model.names import stored_topic_fault
 from cometmq.model.properties import PROPERTIES_SIZE_MAX
 from cometmq.store.batch_queue import BatchQueues
 from cometmq.store.commit_log import CommitLog
@@ -255,7 +255,9 @@ class Appender:
         known = self._batches.queues.get((topic, queue_id))
         if known is not None:
             return known
-        fault = topic_fault(topic) or (f"The specified queue id: {queue_id}, is negative." if queue_id < 0 else None)
+        fault = stored_topic_fault(topic) or (
+            f"The specified queue id: {queue_id}, is negative." if queue_id < 0 else None
+        )
         if fault is not None:
             raise MessageRefused(fault)
         return self._batches.open(topic, queue_id)

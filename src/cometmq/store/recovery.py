@@ -22,7 +22,7 @@ from typing import Final
 from cometmq.errors import StoreError
 from cometmq.model import properties
 from cometmq.model.java_hash import tags_code
-from cometmq.model.names import SCHEDULE_TOPIC, topic_fault
+from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
 from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
@@ -227,7 +227,7 @@ class Recovery:
         key = (topic, queue_id)
         if 0 < self._vouched >= physical_offset and key not in self._on_disk:
             return None
-        if queue_id < 0 or topic_fault(topic) is not None:
+        if queue_id < 0 or stored_topic_fault(topic) is not None:
             return None  # a name that could leave the store's folder is never opened
         queue = self._queue_by_topic[topic_data, queue_id] = self._batches.open(topic, queue_id)
         return queue

@@ -202,9 +202,13 @@ class PopKit:
         await self.timer.flush(thorough=True)
 
     async def kill(self) -> None:
+        self.let_go()
+        await self.start()
+
+    def let_go(self) -> None:
+        """As a killed process does."""
         self.files.close()
         self.store.abandon()
-        await self.start()
 
     async def stop(self) -> None:
         self.buffer.flush()

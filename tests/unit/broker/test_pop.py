@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,20 @@ MERGE = pytest.mark.parametrize("merge", [False, True], ids=["stored", "merged"]
 COME_BACK_MS = 4_000  # after their invisible time, at the latest
 
 
+OPEN: list[PopKit] = []
+
+
+@pytest.fixture(autouse=True)
+def let_go() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().let_go()
+
+
 async def kit_with(path: Path, *sent: str, **config: object) -> PopKit:
     kit = PopKit(path, **config)
     await kit.start()
+    OPEN.append(kit)
     for name in sent:
         kit.send(name)
     return kit
@@ -271,3 +283,14 @@ async def test_a_topic_or_group_that_is_gone_gets_nothing_back(tmp_path: Path) -
     kit.topics.delete(TOPIC)
     await kit.pass_time(1_000 + COME_BACK_MS)
     assert not [topic for topic in kit.topics if topic.name.startswith("%RETRY%")]
+
+
+async def test_retry_topics_of_the_second_form(tmp_path: Path) -> None:
+    kit = await kit_with(tmp_path, "a", enable_retry_topic_v2=True)
+    kit.pop(invisible_time=1_000)
+    await kit.pass_time(1_000 + COME_BACK_MS)
+    found = [handed for _ in range(20) for handed in kit.pop()]  # half of the pops look into the first form
+    assert [(one.name, one.topic, one.record.topic) for one in found] == [("a", f"%RETRY%{GROUP}+{TOPIC}", TOPIC)]
+    assert kit.ack(found[0]).code == 0  # type: ignore[union-attr]
+    await kit.pass_time(20_000, 2_000)
+    assert [handed for _ in range(20) for handed in kit.pop()] == []
