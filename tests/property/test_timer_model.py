@@ -21,7 +21,7 @@ from tests.unit.store.kit import HandClock, QuickFs, open_small
 from cometmq.broker.durability import Settle
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.inner_reader import InnerReader
-from cometmq.broker.timer import service as timer_service
+from cometmq.broker.timer import dequeue
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.service import TimerService
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage
@@ -77,7 +77,7 @@ class TimerMachine(RuleBasedStateMachine):
     @initialize(flush=st.sampled_from([SYNC_FLUSH, ASYNC_FLUSH]))
     def open(self, flush: str) -> None:
         self.flush = flush
-        timer_service.CHUNK = 3  # type: ignore[misc]
+        dequeue.CHUNK = 3  # type: ignore[misc]
         self.loop.run_until_complete(self.start())
 
     async def start(self) -> None:

@@ -1,7 +1,10 @@
 """Messages for any time: a stage that sends them to wait, a wheel on which they wait, and their recall.
 
     stage           what a message says about its time; where it waits
-    service         onto the wheel, off the wheel, and how far that got
+    service         the task that does it all, and how far it got
+    enqueue         onto the wheel
+    dequeue         off the wheel
+    slots           which slots hold anything, and what is recalled
     open_slots      what is due about now, in memory
     delivery        what is stored when the time has come
     metrics         how many wait
