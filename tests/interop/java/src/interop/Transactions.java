@@ -19,9 +19,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Two producers of a group send in transactions while the broker is killed and started again.
  *
  * <p>A body begins with what becomes of its transaction: "commit", "rollback", "later" (unknown, committed when the
- * broker asks), "undo" (unknown, rolled back then), "never" (unknown for good). Both producers look it up in one table,
- * as instances of a service would; what the table does not have never happened, and is rolled back. A line of input says
- * that the broker is back.
+ * broker asks), "undo" (unknown, rolled back then). Both producers look it up in one table, as instances of a service
+ * would; what the table does not have never happened, and is rolled back. A line of input says that the broker is back.
  */
 final class Transactions {
     private static final String[] KINDS = {"commit", "rollback", "later", "undo"};
@@ -57,7 +56,6 @@ final class Transactions {
         word.start();
         int failures = 0;
         int left = MORE;
-        send(producers.get(0), "never");
         for (int i = 0; left > 0; i++) {
             if (i == WARM) {
                 Main.print(Map.of("phase", "sending"));
@@ -109,9 +107,6 @@ final class Transactions {
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
                 asked.incrementAndGet();
                 String body = Session.body(message);
-                if (body.startsWith("never")) {
-                    return LocalTransactionState.UNKNOW;
-                }
                 boolean done = begun.containsKey(body) && (body.startsWith("commit") || body.startsWith("later"));
                 return done ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.ROLLBACK_MESSAGE;
             }
