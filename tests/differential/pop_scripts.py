@@ -66,6 +66,18 @@ NOTIFICATION = Ask(
 )
 POLLING_INFO = Ask(200055, {"consumerGroup": "{group}", "topic": "{topic}", "queueId": "1"})
 
+RESET = Ask(
+    222,
+    {
+        "topic": "{topic}",
+        "group": "{group}",
+        "timestamp": "-1",
+        "isForce": "true",
+        "queueId": "1",
+        "offset": "1",
+    },
+)
+
 GROUP_AND_THREE = (CREATE_GROUP, *THREE)
 ORDERED = NOW.but(order="true", attemptId="one", invisibleTime="30000")
 RETRY_TOPIC = "%RETRY%{group}_{topic}"
@@ -235,6 +247,24 @@ SCRIPTS: tuple[Script, ...] = (
             ORDERED.but(attemptId="five"),
         ),
         title="pop in order",
+    ),
+    Script(
+        "broker",
+        NOW.but(maxMsgNums="32"),
+        before=GROUP_AND_THREE,
+        after=(
+            NOW,
+            RESET,
+            QUERY_OFFSET,
+            NOW,
+            NOW,
+            NOW,
+            ORDERED,
+            RESET.but(offset="0"),
+            ORDERED.but(attemptId="two"),
+            ORDERED.but(attemptId="three"),
+        ),
+        title="pop goes back where an admin sends it",
     ),
     Script(
         "broker",

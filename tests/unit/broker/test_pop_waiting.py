@@ -14,6 +14,7 @@ from cometmq.net.routes import Call
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
+from cometmq.wire.requests.consume import ResetOffset
 from cometmq.wire.requests.pop import Notification, PeekMessage, PollingInfo, PopMessage
 from cometmq.wire.requests.send import SendMessageV2
 
@@ -196,3 +197,14 @@ async def test_an_order_that_is_let_go_wakes_who_waits(broker: StartBroker) -> N
         assert await ask(channel, ordered) == [b"a"]  # when its time was over, and not after 8 s
         peeked = await channel.exchange(PeekMessage(GROUP, TOPIC, 0, 32).command())
         assert len(list(decode_records(bytes(peeked.body)))) == 2
+
+
+async def test_a_reset_wakes_who_waits(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await send(channel, b"a", b"b")
+        assert len(await ask(channel, pop_of(0))) == 2
+        waiting = asyncio.ensure_future(ask(channel, pop_of(8_000)))
+        await asyncio.sleep(0)
+        request = ResetOffset(topic=TOPIC, group=GROUP, timestamp=-1, is_force=True, queue_id=0, offset=1)
+        await channel.call(request)
+        assert await waiting == [b"b"]

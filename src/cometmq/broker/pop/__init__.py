@@ -64,7 +64,12 @@ def install(core: Core) -> None:
     acknowledging = Acknowledging(
         checks, core.offsets, buffer, revive_log, order_infos, store, core.durability, clock, notify_queue
     )
+
+    def notify_moved(group: str, topic: str, queue_id: int) -> None:
+        pops.notify_all_queues(topic, group, queue_id)
+
     core.routes.add(popping, looking, acknowledging)
+    core.offsets.on_reset.append(notify_moved)
     core.arrivals.listeners += [pops.arrived, looking.long_polling.arrived]
     core.jobs.append(Job("writing pop's checkpoints", BUFFER_TICK_S, buffer.tick))
 
