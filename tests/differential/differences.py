@@ -100,6 +100,14 @@ def _is_receipt(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"\d+ \d{13} \d+ \d [012] broker-a \d+ \d+", value) is not None
 
 
+def _of_a_pop(one: Difference) -> bool:
+    if one.where == "ext.popTime":
+        return _both(_is_time)(one)
+    if one.where == "ext.reviveQid":
+        return all(value in tuple("01234567") for value in (one.java, one.comet))
+    return one.where == "ext.invisibleTime" and _both(_is_whole)(one) and abs(int(one.java) - int(one.comet)) < 5_000
+
+
 def _variant(pattern: str) -> Callable[[Difference], bool]:
     return lambda one: re.match(pattern, one.variant) is not None
 
@@ -491,25 +499,12 @@ ENTRIES: Final = (
         when=_both(_is_address),
     ),
     Entry(
-        title="Times of pops",
+        title="Times and revive queues of pops",
         kind="mask",
-        why="Two servers hand messages out at two times.",
-        where="ext.popTime",
-        when=_both(_is_time),
-    ),
-    Entry(
-        title="Revive queues",
-        kind="mask",
-        why="They are taken in turn, whoever pops.",
-        where="ext.reviveQid",
-        when=_both(lambda value: isinstance(value, str) and value in "01234567"),
-    ),
-    Entry(
-        title="Time left, counted from the pop",
-        kind="mask",
-        why="What an order's message is held, from its pop on: two servers answer at two times.",
-        where="ext.invisibleTime",
-        when=lambda one: _both(_is_whole)(one) and abs(int(one.java) - int(one.comet)) < 5_000,
+        why="Two servers hand messages out at two times, and count from there how long an ordered message is held. "
+        "Revive queues are taken in turn, whoever pops.",
+        where="ext.*",
+        when=_of_a_pop,
     ),
     Entry(
         title="Times of the first pop",
