@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -260,3 +261,20 @@ TimerMachine.TestCase.settings = settings(
     max_examples=50, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestTimer: Any = TimerMachine.TestCase
+
+
+def test_a_full_disk_delays_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer's files cannot be written for a while; then every message comes, once."""
+    machine = TimerMachine()
+    machine.open(ASYNC_FLUSH)
+    machine.send(1_500, 20, properties.TIMER_DELAY_MS, "whole")
+    with monkeypatch.context() as full:
+        full.setattr(QuickFs, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space left"):
+                machine.loop.run_until_complete(machine.timer.turn())
+    machine.turn(2_000, "whole")
+    machine.turn(50, "whole")  # what came late onto the wheel is in the next strip
+    assert len(machine.delivered()) == 20
+    machine.kill(saved=True)
+    machine.teardown()

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from cometmq.errors import StoreError
 from cometmq.store.fs import FileSystem
 from cometmq.store.timer_checkpoint import TimerCheckpoint
 from cometmq.store.timer_log import DELETE, NO_POS, ROLL, UNIT_SIZE, TimerLog, TimerUnit
@@ -34,6 +35,7 @@ class TimerFiles:
         self.precision_ms = precision_ms
         self.wheel = TimerWheel(fs, f"{root}/timerwheel", precision_ms)
         self.log = TimerLog(fs, f"{root}/timerlog", log_file_size)
+        self._sync_fault: str | None = None  # after it nobody knows what is on the disk
         self.checkpoint = TimerCheckpoint(fs, f"{root}/config/timercheck")
 
     def open(self, log_end: int) -> None:
@@ -123,10 +125,19 @@ class TimerFiles:
         data = self.checkpoint.pack_all()
 
         def run() -> None:
-            if fds:
-                self.log.sync(fds)
-                self.wheel.sync()
-            self.checkpoint.save(data)
+            if self._sync_fault is not None:
+                raise StoreError(self._sync_fault)
+            try:
+                if fds:
+                    self.log.sync(fds)
+                    self.wheel.sync()
+                self.checkpoint.save(data)
+            except OSError as fault:
+                self._sync_fault = (
+                    f"the timer's files could not be synced ({fault.strerror or fault}), so its progress is no longer "
+                    "saved: messages are delivered, and a start finds what was; check the disk and start again"
+                )
+                raise StoreError(self._sync_fault) from fault
 
         return run
 

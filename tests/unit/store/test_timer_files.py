@@ -205,3 +205,27 @@ def test_a_log_without_its_checkpoint_is_read_from_the_start(tmp_path: Path) -> 
     (tmp_path / "config" / "timercheck").unlink()
     (tmp_path / "timerwheel").unlink()
     assert offsets(open_files(tmp_path)) == list(range(8))
+
+
+class NoSync(QuickFs):
+    """A disk that cannot sync, once."""
+
+    failures = 1
+
+    def sync(self, fd: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(5, "Input/output error")
+
+
+def test_after_a_failed_sync_the_checkpoint_stays_where_it_was(tmp_path: Path) -> None:
+    files = TimerFiles(NoSync(), str(tmp_path), precision_ms=1000, log_file_size=LOG_FILE_SIZE)
+    files.open(LOG_END)
+    before = (tmp_path / "config" / "timercheck").read_bytes()
+    place(files, 0)
+    files.write()
+    files.checkpoint.queue_offset = 1
+    for _ in range(2):
+        with pytest.raises(StoreError, match="its progress is no longer saved"):
+            files.prepare_flush()()
+    assert (tmp_path / "config" / "timercheck").read_bytes() == before

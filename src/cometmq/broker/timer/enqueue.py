@@ -80,6 +80,7 @@ class Enqueue:
 
     async def run(self, stopped: Callable[[], bool]) -> None:
         """Everything that is in the topic now."""
+        self._files.write()  # what a full disk did not take the last time
         began_ms, target = self._clock.now_ms(), self.max_offset
         while self.queue_offset < target and not stopped():
             found = await self._reader.read(TIMER_TOPIC, _QUEUE_ID, self.queue_offset, READ_COUNT)
@@ -89,8 +90,9 @@ class Enqueue:
             for record in found.records:
                 if record.physical_offset not in self._placed:
                     self._place(record)
-            self._files.write()
+                self.queue_offset = record.queue_offset + 1  # placed once, whatever becomes of the write
             self.queue_offset = found.next_offset
+            self._files.write()
             if self.queue_offset >= self._recovered_offset:
                 self._placed.clear()
             await self._pause()

@@ -42,11 +42,6 @@ class TimerMetrics(Saved):
         self.data_version.advance(now_ms)
         self.mark()
 
-    def forget(self, topic: str) -> None:
-        """A topic was deleted."""
-        if self._counts.pop(topic, None) is not None:
-            self.mark()
-
     def to_json(self) -> dict[str, Any]:
         return {
             "dataVersion": self.data_version.to_json(),
