@@ -29,7 +29,8 @@ from cometmq.wire.record import Record
 
 log = logging.getLogger("cometmq.timer")
 
-READ_COUNT: Final = 512
+READ_COUNT: Final = 256
+CHUNK: Final = 256  # messages put on the wheel between two pauses
 BLANK_SLOTS: Final = 60
 WINDOW_SLOTS_MAX: Final = HALF_SLOTS - BLANK_SLOTS
 _QUEUE_ID: Final = 0
@@ -81,7 +82,7 @@ class Enqueue:
     async def run(self, stopped: Callable[[], bool]) -> None:
         """Everything that is in the topic now."""
         self._files.write()  # what a full disk did not take the last time
-        began_ms, target = self._clock.now_ms(), self.max_offset
+        began_ms, target, unpaused = self._clock.now_ms(), self.max_offset, 0
         while self.queue_offset < target and not stopped():
             found = await self._reader.read(TIMER_TOPIC, _QUEUE_ID, self.queue_offset, READ_COUNT)
             if found.next_offset <= self.queue_offset:
@@ -95,7 +96,10 @@ class Enqueue:
             self._files.write()
             if self.queue_offset >= self._recovered_offset:
                 self._placed.clear()
-            await self._pause()
+            unpaused += len(found.records)
+            if unpaused >= CHUNK or self.queue_offset >= target:
+                unpaused = 0
+                await self._pause()
         if self.queue_offset >= target:
             self.until_ms = began_ms
 
