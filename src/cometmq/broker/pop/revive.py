@@ -38,7 +38,7 @@ LATE_ACKS_MS: Final = 2_000  # acknowledgements that come so much later still co
 QUIET_MS: Final = 3_000  # a queue so quiet follows the clock
 PENDING_MAX: Final = 100_000
 READ_COUNT: Final = 32
-SAFE_EVERY: Final = 64  # checkpoints revived between two moves of the offset
+SAFE_EVERY: Final = 64  # checkpoints and messages between two moves of the offset, each of which gives others a turn
 BUSY_PAUSE_S: Final = 0.1
 
 
@@ -100,6 +100,7 @@ class Reviver:
         """Read what there is and revive what is due."""
         while await self._read():
             await self._revive_due()
+            await asyncio.sleep(0)  # a long queue must not keep the others from their turn
         now_ms = self._clock.now_ms()
         if self._timer_is_late():
             self._late_ms = now_ms
@@ -153,12 +154,13 @@ class Reviver:
     # --- reviving
 
     async def _revive_due(self) -> None:
-        settled = -1
-        for number, point in enumerate(self._due(), 1):
-            await self._revive(point)
+        settled, count = -1, 0
+        for point in self._due():
+            count += 1 + await self._revive(point)
             del self._pending[point.key]
             settled = point.revive_offset
-            if not number % SAFE_EVERY:
+            if count >= SAFE_EVERY:
+                count = 0
                 await self._settle(settled)
         if settled >= 0:
             await self._settle(settled)
@@ -170,13 +172,13 @@ class Reviver:
                 return
             yield first
 
-    async def _revive(self, point: CheckPoint) -> None:
-        """Store what is open once more; if this is cut short, the rest is stored by the next try."""
+    async def _revive(self, point: CheckPoint) -> int:
+        """Store what is open once more, and say how many; if this is cut short, the rest is stored by the next try."""
         open_offsets = point.open_offsets()
         if not open_offsets:
-            return
+            return 0
         if normal_topic(point.topic, point.group) not in self._topics or self._groups.find(point.group) is None:
-            return
+            return 0
         for first, count in runs(open_offsets):
             at, end = first, first + count
             while at < end:
@@ -187,6 +189,7 @@ class Reviver:
                 if not found.records:
                     log.warning("%s queue %d: message %d is gone, not revived", point.topic, point.queue_id, at)
                 at = found.next_offset if found.records else at + 1
+        return len(open_offsets)
 
     async def _settle(self, revive_offset: int) -> None:
         await self._retry_messages.safe()
