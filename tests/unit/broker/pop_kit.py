@@ -147,7 +147,14 @@ class PopKit:
         self.routes.add(self.popping, looking, acknowledging)
         reader = InnerReader(store)
         self.retry_messages = RetryMessages(
-            messages, durability, self.topics, self.offsets, store.store_host, v2=config.enable_retry_topic_v2
+            messages,
+            revive_log,
+            durability,
+            self.topics,
+            self.offsets,
+            store.store_host,
+            clock,
+            v2=config.enable_retry_topic_v2,
         )
         self.revivers = [
             Reviver(

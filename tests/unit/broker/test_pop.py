@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from cometmq.broker.inner_messages import InnerMessage
 from cometmq.broker.pop import revive
 from cometmq.broker.pop.retry_topic import REVIVE_GROUP
+from cometmq.errors import MessageRefused
 from cometmq.model.names import TIMER_TOPIC
+from cometmq.store.append import Appended
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.record import decode_records
 from cometmq.wire.requests.pop import AckMessage, ChangeInvisibleTime, Notification, PeekMessage, PollingInfo
 
 from .pop_kit import GROUP, TOPIC, PopKit, names, receipt_fields
@@ -294,3 +298,34 @@ async def test_retry_topics_of_the_second_form(tmp_path: Path) -> None:
     assert kit.ack(found[0]).code == 0  # type: ignore[union-attr]
     await kit.pass_time(20_000, 2_000)
     assert [handed for _ in range(20) for handed in kit.pop()] == []
+
+
+async def test_properties_without_room_for_marks_come_back_as_they_were(tmp_path: Path) -> None:
+    kit = await kit_with(tmp_path)
+    full = {"K": "v" * (32_767 - 3)}
+    kit.messages.put(InnerMessage(TOPIC, 0, b"a", full))
+    kit.end_turn()
+    kit.pop(invisible_time=1_000)
+    await kit.pass_time(1_000 + COME_BACK_MS)
+    reply = kit.pop_reply()
+    assert reply is not None
+    (record,) = decode_records(bytes(reply.body))
+    assert (record.body, record.reconsume_times, record.properties) == (b"a", 1, full)
+
+
+async def test_a_message_that_is_refused_is_tried_again_and_holds_up_nobody(tmp_path: Path) -> None:
+    kit = await kit_with(tmp_path, "a", "b", "c", revive_queue_num=1)
+    kit.pop(invisible_time=1_000)
+    put, refused = kit.messages.put, [b"b"]
+
+    def refuse(message: InnerMessage) -> Appended:
+        if message.topic.startswith("%RETRY%") and bytes(message.body) in refused:
+            raise MessageRefused("too large by now")
+        return put(message)
+
+    kit.messages.put = refuse  # type: ignore[method-assign, assignment]
+    await kit.pass_time(1_000 + COME_BACK_MS)
+    assert names(kit.pop(invisible_time=60_000)) == ["a", "c"]
+    refused.clear()
+    await kit.pass_time(10_000 + COME_BACK_MS)
+    assert names(kit.pop()) == ["b"]

@@ -80,7 +80,14 @@ def install(core: Core) -> None:
             waking.when_free(*held)
 
     retry_messages = RetryMessages(
-        core.messages, core.durability, core.topics, core.offsets, store_host, v2=config.enable_retry_topic_v2
+        core.messages,
+        revive_log,
+        core.durability,
+        core.topics,
+        core.offsets,
+        store_host,
+        clock,
+        v2=config.enable_retry_topic_v2,
     )
     revivers = [
         Reviver(

@@ -42,6 +42,7 @@ class CheckPoint:
         "group",
         "invisible_time_ms",
         "pop_time_ms",
+        "put_again",
         "queue_id",
         "revive_offset",
         "start_offset",
@@ -61,6 +62,7 @@ class CheckPoint:
         diffs: Sequence[int],
         *,
         suspend: bool = False,
+        put_again: int = 0,
     ) -> None:
         self.topic = topic
         self.group = group
@@ -71,6 +73,7 @@ class CheckPoint:
         self.broker_name = broker_name
         self.diffs = diffs
         self.suspend = suspend
+        self.put_again = put_again  # how often its message could not be stored again
         self.bits = 0
         self.revive_offset = 0  # where it stands in the revive queue
 
@@ -104,6 +107,7 @@ class CheckPoint:
         return f"{self.topic}@{self.queue_id}@{self.start_offset}@{self.group}@{self.pop_time_ms}@{self.broker_name}@ck"
 
     def to_body(self) -> bytes:
+        again = {"rp": str(self.put_again)} if self.put_again else {}
         return orjson.dumps(
             {
                 "bm": 0,
@@ -116,6 +120,7 @@ class CheckPoint:
                 "q": self.queue_id,
                 "reviveTime": self.pop_time_ms + self.invisible_time_ms,
                 "ro": 0,
+                **again,
                 "so": self.start_offset,
                 "sp": self.suspend,
                 "t": self.topic,
@@ -141,6 +146,7 @@ class CheckPoint:
             get("bn"),
             diffs[:count],
             suspend=bool(get("sp")),
+            put_again=_whole(get("rp")),
         )
         point.bits = _whole(get("bm")) & (1 << BITS_MAX) - 1
         return point

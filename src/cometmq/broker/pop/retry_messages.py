@@ -4,19 +4,32 @@ It keeps body, tags, keys and birth time, counts one consumption more (unless th
 says which group it is for (`ORIGIN_GROUP`) and when it was first handed out (`1ST_POP_TIME`).
 How often that may happen is for the client or the proxy to decide, as upstream: they send it to the dead letters.
 
-Mirrors: PopReviveService.reviveRetry, addRetryTopicIfNotExist.
+One that the store refuses (larger than `maxMessageSize` by now) gets a checkpoint of its own, for later.
+
+Mirrors: PopReviveService.reviveRetry, addRetryTopicIfNotExist, rePutCK.
 """
 
 from __future__ import annotations
+
+import logging
+from typing import Final
 
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.pop.checkpoint import CheckPoint
 from cometmq.broker.pop.retry_topic import NORMAL, mark_of, pop_retry_topic
+from cometmq.broker.pop.revive_log import ReviveLog
 from cometmq.broker.topics import Topics
+from cometmq.clock import Clock
+from cometmq.errors import CometError, MessageRefused, RequestRefused
 from cometmq.model import properties
+from cometmq.store.append import Appended
 from cometmq.wire.record import Record
+
+log = logging.getLogger("cometmq.broker")
+
+PUT_AGAIN_AFTER_S: Final = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
 
 class RetryMessages:
@@ -25,14 +38,18 @@ class RetryMessages:
     def __init__(
         self,
         messages: InnerMessages,
+        revive_log: ReviveLog,
         durability: Durability,
         topics: Topics,
         offsets: Offsets,
         store_host: bytes,
+        clock: Clock,
         *,
         v2: bool,
     ) -> None:
         self._messages = messages
+        self._revive_log = revive_log
+        self._clock = clock
         self._durability = durability
         self._topics = topics
         self._offsets = offsets
@@ -49,16 +66,40 @@ class RetryMessages:
         message = InnerMessage.of(record)
         message.topic, message.queue_id = topic, 0
         message.born_host = self._store_host
-        found = message.properties
-        if record.reconsume_times == 0 or properties.FIRST_POP_TIME not in found:
-            found[properties.FIRST_POP_TIME] = str(point.pop_time_ms)
-        found[properties.ORIGIN_GROUP] = point.group
-        message.properties = found
         message.prepared_offset = 0
         if not point.suspend:
             message.reconsume_times += 1
-        placed = self._messages.put(message)
+        plain = message.properties
+        marks = {properties.ORIGIN_GROUP: point.group}
+        if record.reconsume_times == 0 or properties.FIRST_POP_TIME not in plain:
+            marks[properties.FIRST_POP_TIME] = str(point.pop_time_ms)
+        message.properties = {**plain, **marks}
+        if len(properties.render(message.properties).encode()) > properties.PROPERTIES_SIZE_MAX:
+            message.properties = plain  # no room: better without than not at all
+        try:
+            placed = self._messages.put(message)
+        except (MessageRefused, RequestRefused) as refusal:
+            placed = self._put_again_later(point, record.queue_offset, refusal)
         self._end_offset = placed.physical_offset + placed.size
+
+    def _put_again_later(self, point: CheckPoint, offset: int, refusal: CometError) -> Appended:
+        """A new checkpoint for one message that the store does not take, after a pause that grows."""
+        times = point.put_again
+        log.warning("%s, message %d of queue %d is not revived: %s", point.topic, offset, point.queue_id, refusal)
+        pause_s = PUT_AGAIN_AFTER_S[min(times, len(PUT_AGAIN_AFTER_S) - 1)]
+        later = CheckPoint(
+            point.topic,
+            point.group,
+            point.queue_id,
+            offset,
+            point.pop_time_ms,
+            self._clock.now_ms() - point.pop_time_ms + pause_s * 1000,
+            point.broker_name,
+            [0],
+            suspend=point.suspend,
+            put_again=times + 1,
+        )
+        return self._revive_log.put_checkpoint(later, offset % self._revive_log.queue_nums)
 
     def _make_topic(self, topic: str, group: str) -> None:
         if topic in self._topics:
