@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from cometmq.client.message import Receipt as Receipt
     from cometmq.client.message import ReceivedMessage as ReceivedMessage
     from cometmq.client.message import SendStatus as SendStatus
+    from cometmq.client.producer import Producer as Producer
+    from cometmq.client.transaction import Decision as Decision
+    from cometmq.client.transaction import Transaction as Transaction
     from cometmq.errors import CometError as CometError
     from cometmq.model.queue import MessageQueue as MessageQueue
 
@@ -26,11 +29,14 @@ __version__ = "0.1.0"
 _PUBLIC: Final = {
     "CometError": "cometmq.errors",
     "Compression": "cometmq.client.compression",
+    "Decision": "cometmq.client.transaction",
     "Message": "cometmq.client.message",
     "MessageQueue": "cometmq.model.queue",
+    "Producer": "cometmq.client.producer",
     "Receipt": "cometmq.client.message",
     "ReceivedMessage": "cometmq.client.message",
     "SendStatus": "cometmq.client.message",
+    "Transaction": "cometmq.client.transaction",
 }
 
 __all__ = ["__version__", *_PUBLIC]

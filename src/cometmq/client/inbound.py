@@ -56,7 +56,7 @@ class Inbound:
         group = message.properties.get(properties.PRODUCER_GROUP, "")
         for producer in self._producers.get(group, ()):
             if producer.checks_transactions:
-                await producer.check_transaction(request, message, broker)
+                await producer.check_transaction(request, message, call.channel)
                 return
         log.warning(
             "%s asks how transaction %s ended, but no producer of %s here can tell", broker, request.msg_id, group

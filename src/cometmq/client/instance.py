@@ -80,6 +80,7 @@ class ClientInstance:
         )
         self._heartbeats = Heartbeats(self._describe, version_2=options.heartbeat_v2)
         self._greeted: dict[str, Channel] = {}
+        self._greetings: dict[Channel, asyncio.Task[None]] = {}
         self._looking: dict[str, asyncio.Task[TopicRoute | None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._due = asyncio.Event()
@@ -362,7 +363,20 @@ class ClientInstance:
             except CometError as fault:
                 log.info("the first heartbeat to %s failed: %s", channel.peer, fault)
 
-        self.spawn(beat(), "first heartbeat")
+        task = self._greetings[channel] = self.spawn(beat(), "first heartbeat")
+        task.add_done_callback(lambda _: self._greetings.pop(channel, None))
+
+    async def greeted(self, broker_name: str) -> None:
+        """Connect to a master if need be, and wait until it has answered the first heartbeat."""
+        greeting = self._greetings.get(await self.channel(broker_name))
+        if greeting is not None:
+            await asyncio.shield(greeting)
+
+    async def call_address(self, address: str, request: Header, body: Body = b"") -> Command:
+        """Ask a broker that is known by its address only; raises `PeerRefused`."""
+        self.check_open("the client")
+        channel = await self._pool.channel(address, timeout_ms=self.options.connect_timeout_ms)
+        return await channel.call(request, body, timeout_ms=self.options.request_timeout_ms)
 
     def go_away(self, broker_name: str, channel: Channel) -> None:
         """A broker that stops asked us to leave: the next request takes a new connection."""

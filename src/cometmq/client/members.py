@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from cometmq.client.message import ReceivedMessage
 from cometmq.model.queue import MessageQueue
+from cometmq.net.channel import Channel
 from cometmq.wire.bodies.heartbeat import ConsumerData
 from cometmq.wire.requests.transaction import CheckTransactionState
 
@@ -69,5 +70,5 @@ class ProducerMember(Protocol):
     def checks_transactions(self) -> bool:
         """Whether it can tell how a transaction ended."""
 
-    async def check_transaction(self, request: CheckTransactionState, message: ReceivedMessage, broker: str) -> None:
-        """A broker asks how a transaction ended (39); `broker` is its address."""
+    async def check_transaction(self, request: CheckTransactionState, message: ReceivedMessage, asker: Channel) -> None:
+        """A broker asks how a transaction ended (39), on its connection `asker`."""
