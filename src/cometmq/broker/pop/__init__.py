@@ -1,6 +1,7 @@
 """Pop: balance by message instead of by queue; the broker keeps the books.
 
     popping.py         hands messages out: which ones, their checkpoint, where the next pop goes on
+    answers.py         sends them
     places.py          where a group goes on in a queue, and where a new one starts
     buffer.py          between handing out and committing the offset; merges acknowledgements in memory
     revive_log.py      checkpoints and acknowledgements on their way through the timer into the revive topic

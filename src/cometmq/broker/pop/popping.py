@@ -1,19 +1,14 @@
 """Pop: messages of one or all queues of a topic, and of its retry topic, each to one consumer of the group for a time.
 
 Everything about a pop is decided by the ConsumeQueues alone, in one step without an await, so that no queue needs a
-lock: which messages, their checkpoint, and where the next pop goes on. Then the messages leave as slices of the log, or
-are read in a thread if they are old. Those of retry topics are encoded anew, under the name of their own topic and
-with their receipt.
+lock: which messages, their checkpoint, and where the next pop goes on. `answers.py` then sends them.
 
 Mirrors: PopMessageProcessor.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
@@ -21,23 +16,21 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop import handle
+from cometmq.broker.pop.answers import Part, Pop, PopAnswers, header_of
 from cometmq.broker.pop.buffer import PopBuffer
 from cometmq.broker.pop.checkpoint import CheckPoint
-from cometmq.broker.pop.checks import Checked, Checks, refusing_with, wanted
+from cometmq.broker.pop.checks import Checks, refusing_with, wanted
 from cometmq.broker.pop.long_polling import Parked, Polling, PopLongPolling
 from cometmq.broker.pop.places import Places
-from cometmq.broker.pop.recoding import recoded
 from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, pop_retry_topic
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import RequestRefused
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.store.reader import Matches, Range, ReadResult, ReadStatus
-from cometmq.wire.codes import ResponseCode, SerializeType
-from cometmq.wire.command import Body
+from cometmq.store.reader import ReadResult, ReadStatus
+from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import QUEUE_OFFSET_AT
-from cometmq.wire.reply_template import ReplyTemplate
 from cometmq.wire.requests.pop import PopMessage, PopMessageReply
 
 COUNT_MAX: Final = 32
@@ -52,43 +45,7 @@ _NOTHING_HERE: Final = (
 )
 _POLLING_FULL: Final = int(ResponseCode.POLLING_FULL)
 _POLLING_TIMEOUT: Final = int(ResponseCode.POLLING_TIMEOUT)
-_JSON: Final = int(SerializeType.JSON)
 _QUEUE_OFFSET: Final = Struct(">q")
-_FOUND_REPLY: Final = ReplyTemplate(
-    {},
-    ("popTime", "invisibleTime", "reviveQid", "restNum", "startOffsetInfo", "msgOffsetInfo"),
-    ReadStatus.FOUND.name,
-    texts=("startOffsetInfo", "msgOffsetInfo"),
-)
-
-
-@dataclass(slots=True)
-class Part:
-    """What one queue gave."""
-
-    topic: str
-    queue_id: int
-    start_offset: int
-    ranges: list[Range]
-    is_retry: bool
-
-
-@dataclass(slots=True)
-class Pop:
-    """A pop under way."""
-
-    request: PopMessage
-    checked: Checked
-    matches: Matches | None
-    pop_time_ms: int
-    revive_queue: int
-    parts: list[Part] = field(default_factory=list)
-    start_offsets: list[str] = field(default_factory=list)
-    msg_offsets: list[str] = field(default_factory=list)
-    order_counts: list[str] = field(default_factory=list)
-    count: int = 0
-    rest_count: int = 0
-    is_cold: bool = False
 
 
 class Popping:
@@ -115,6 +72,7 @@ class Popping:
         self._order_infos = order_infos
         self._store = store
         self._clock = clock
+        self._answers = PopAnswers(config, store)
         self._pops = 0
         self.long_polling = PopLongPolling(self._wake, clock, config.max_pop_polling_size, config.pop_polling_size)
 
@@ -135,7 +93,7 @@ class Popping:
         if pop.count:
             if pop.rest_count > 0:
                 self.long_polling.notify_soon(key)
-            self._answer(pop, call)
+            self._answers.send(pop, call)
             return
         polling = self.long_polling.park(key, request.born_time, request.poll_time, call, request)
         if polling is Polling.PARKED:
@@ -143,7 +101,7 @@ class Popping:
                 self.long_polling.notify_soon(key)
             return
         code = _POLLING_FULL if polling is Polling.FULL else _POLLING_TIMEOUT
-        call.reply(self._header(pop), code=code, remark=ReadStatus.NO_MESSAGE_IN_QUEUE.name)
+        call.reply(header_of(pop), code=code, remark=ReadStatus.NO_MESSAGE_IN_QUEUE.name)
 
     @refusing_with(PopMessageReply(0, 0, 0, 0))
     def _begin(self, request: PopMessage, call: Call) -> Pop:
@@ -265,79 +223,6 @@ class Popping:
         pop.msg_offsets.append(handle.msg_offset_info(topic, queue_id, offsets))
         pop.count += count
         pop.is_cold = pop.is_cold or found.cold
-
-    # --- the answer
-
-    def _answer(self, pop: Pop, call: Call) -> None:
-        if not pop.is_cold:
-            self._send(pop, call, [self._store.slices(part.ranges) for part in pop.parts])
-            return
-        load = self._store.load
-        reading = asyncio.get_running_loop().run_in_executor(None, lambda: [load(part.ranges) for part in pop.parts])
-        reading.add_done_callback(lambda done: self._send_cold(pop, call, done))
-
-    def _send_cold(self, pop: Pop, call: Call, done: asyncio.Future[list[list[bytes]]]) -> None:
-        if done.cancelled():
-            return
-        fault = done.exception()
-        if isinstance(fault, Exception):
-            call.refuse(fault)
-        else:
-            self._send(pop, call, done.result())
-
-    def _send(self, pop: Pop, call: Call, loaded: Sequence[Sequence[Body]]) -> None:
-        pieces: list[Body] = []
-        for part, views in zip(pop.parts, loaded, strict=True):
-            if part.is_retry and not self._config.pop_response_return_actual_retry_topic:
-                pieces += self._under_own_topic(pop, part, views)
-            else:
-                pieces += views
-        size = sum(map(len, pieces))
-        header = self._header(pop)
-        if call.command.serialize == _JSON and not pop.request.order:
-            frame = _FOUND_REPLY.fill(
-                call.command.opaque,
-                header.pop_time,
-                header.invisible_time,
-                header.revive_qid,
-                header.rest_num,
-                (header.start_offset_info or "").encode(),
-                (header.msg_offset_info or "").encode(),
-                body_size=size,
-            )
-            call.reply_frame(frame, *pieces)
-        else:
-            call.reply_parts(header, pieces, size, remark=ReadStatus.FOUND.name)
-
-    def _under_own_topic(self, pop: Pop, part: Part, views: Sequence[Body]) -> list[Body]:
-        """Messages of a retry topic as they look to a consumer of the topic itself, each with its receipt."""
-        request, broker_name = pop.request, self._config.broker_name
-
-        def receipt_of(queue_offset: int) -> str:
-            return handle.render(
-                part.start_offset,
-                pop.pop_time_ms,
-                request.invisible_time,
-                pop.revive_queue,
-                part.topic,
-                broker_name,
-                part.queue_id,
-                queue_offset,
-            )
-
-        return [piece for view in views for piece in recoded(view, request.topic.encode(), receipt_of)]
-
-    @staticmethod
-    def _header(pop: Pop) -> PopMessageReply:
-        return PopMessageReply(
-            pop_time=pop.pop_time_ms,
-            invisible_time=pop.request.invisible_time,
-            revive_qid=pop.revive_queue,
-            rest_num=pop.rest_count,
-            start_offset_info=";".join(pop.start_offsets),
-            msg_offset_info=";".join(pop.msg_offsets),
-            order_count_info=";".join(pop.order_counts) if pop.request.order else None,
-        )
 
     def close(self) -> None:
         self.long_polling.close()
