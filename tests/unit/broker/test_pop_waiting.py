@@ -208,3 +208,20 @@ async def test_a_reset_wakes_who_waits(broker: StartBroker) -> None:
         request = ResetOffset(topic=TOPIC, group=GROUP, timestamp=-1, is_force=True, queue_id=0, offset=1)
         await channel.call(request)
         assert await waiting == [b"b"]
+
+
+async def test_old_messages_are_popped_and_peeked_too(broker: StartBroker) -> None:
+    """Those of an earlier process are read in a thread."""
+    async with broker() as (_, channel):
+        await send(channel, *(b"old %d" % number for number in range(40)))
+    async with broker() as (_, channel):
+        peeked = await channel.exchange(PeekMessage(GROUP, TOPIC, 0, 8).command())
+        assert len(list(decode_records(bytes(peeked.body)))) == 8
+        replies = await asyncio.gather(*(ask(channel, pop_of(0, count=16)) for _ in range(3)))
+        found = [body for bodies in replies for body in bodies]
+        assert sorted(found) == sorted(b"old %d" % number for number in range(40))
+        by_tag = pop_of(0)
+        by_tag.consumer_group, by_tag.exp, by_tag.exp_type = "others", "TAGS = 'a'", "SQL92"
+        assert len(await ask(channel, by_tag)) == 32
+        by_tag.exp, by_tag.exp_type = "b", "TAG"
+        assert await ask(channel, by_tag) == []
