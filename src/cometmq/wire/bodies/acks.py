@@ -11,7 +11,7 @@ Mirrors: BatchAckMessageRequestBody, BatchAck, BitSetSerializerDeserializer.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,35 @@ class BatchAck:
                 yield self.start_offset + at * 8 + low.bit_length() - 1
                 byte ^= low
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "c": self.group,
+            "t": self.topic,
+            "r": self.retry,
+            "so": self.start_offset,
+            "q": self.queue_id,
+            "rq": self.revive_queue,
+            "pt": self.pop_time_ms,
+            "it": self.invisible_time_ms,
+            "b": binascii.b2a_base64(self.bits or b"", newline=False).decode(),
+        }
+
+
+def bit_set(numbers: Iterable[int]) -> bytes:
+    """A set of numbers from 0 on as Java writes it."""
+    bits = 0
+    for number in numbers:
+        bits |= 1 << number
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
 
 @dataclass(slots=True)
 class BatchAcks:
     broker_name: str | None
     acks: list[BatchAck]
+
+    def encode(self) -> bytes:
+        return fastjson.dumps({"acks": [one.to_json() for one in self.acks], "brokerName": self.broker_name})
 
 
 def read_batch_acks(body: bytes | memoryview) -> BatchAcks:
