@@ -24,7 +24,8 @@
         ├── TopicNotFound           no name server knows the topic, and it is not created by sending
         ├── SendFailed              a message that was not acknowledged: topic, broker, what to do
         ├── SendsFailed             some of many
-        └── RequestTimedOut         the message was sent, but nobody replied
+        ├── RequestTimedOut         the message was sent, but nobody replied
+        └── ServerTooOld            the broker's version lacks what was asked for
 
 `response` names the answer that a server gives (a member of `wire.codes.ResponseCode`; names, because
 numbers are written in that one file). `retriable` says whether the same call may succeed later.
@@ -204,3 +205,7 @@ class RequestTimedOut(ClientError):
     """The request was stored, but no reply came in time: is a consumer there that replies?"""
 
     retriable = True
+
+
+class ServerTooOld(ClientError):
+    """The broker does not know a request that this needs."""
