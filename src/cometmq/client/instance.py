@@ -331,9 +331,10 @@ class ClientInstance:
 
     # --- brokers
 
-    def open_channel(self, broker_name: str) -> Channel | None:
+    def open_channel(self, broker_name: str | None) -> Channel | None:
         """The open connection to a master, if there is one: what a send asks for first."""
-        address = self.routes.address(broker_name)
+        addrs = self.routes.brokers.get(broker_name or "")
+        address = addrs.get(MASTER_ID) if addrs is not None else None
         return self._pool.get(address) if address is not None else None
 
     async def channel(self, broker_name: str, broker_id: int = MASTER_ID, *, or_any: bool = False) -> Channel:

@@ -18,16 +18,19 @@ from types import TracebackType
 from typing import Any, Self
 
 from cometmq.client.message import Message, Receipt
-from cometmq.errors import SendsFailed
+from cometmq.client.sending import Listener, Sending
+from cometmq.errors import CometError, SendsFailed
 
 Post = Callable[..., Awaitable["asyncio.Future[Receipt]"]]
+PostNow = Callable[[Message, Listener], "asyncio.Future[Receipt] | None"]
 
 
 class Pipeline:
     """See the module."""
 
-    def __init__(self, post: Post, in_flight: int, *, keep_receipts: bool) -> None:
+    def __init__(self, post: Post, post_now: PostNow, in_flight: int, *, keep_receipts: bool) -> None:
         self._post = post
+        self._post_now = post_now
         self._in_flight_max = in_flight
         self._keep = keep_receipts
         self._open = 0
@@ -40,44 +43,47 @@ class Pipeline:
     @property
     def receipts(self) -> list[Receipt]:
         """Of what has been acknowledged so far."""
-        return [future.result() for future in self._futures if future.done() and _is_good(future)]
+        return [future.result() for future in self._futures if _is_good(future)]
 
     async def send(self, message: Message, **how: Any) -> asyncio.Future[Receipt]:
         """Put a message on its way; waits while the window is full. Takes what `Producer.send` takes."""
         while self._open >= self._in_flight_max:
             await self._one_less()
-        key = message.sharding_key
-        if key is not None:
-            while (before := self._last_of.get(key)) is not None and not before.done():
-                await asyncio.wait([before])
         self._open += 1
         try:
-            future = await self._post(message, **how)
+            future = None if how else self._post_now(message, self._ended)
+            if future is None:
+                future = await self._send_slowly(message, how)
         except BaseException:
             self._open -= 1
             raise
-        future.add_done_callback(lambda ended: self._ended(message, ended))
-        if key is not None:
-            self._last_of[key] = future
         if self._keep:
             self._futures.append(future)
         return future
 
-    def _ended(self, message: Message, future: asyncio.Future[Receipt]) -> None:
+    async def _send_slowly(self, message: Message, how: dict[str, Any]) -> asyncio.Future[Receipt]:
+        key = message.sharding_key
+        if key is None:
+            return await self._post(message, listener=self._ended, **how)
+        while (before := self._last_of.get(key)) is not None:
+            await asyncio.wait([before])
+            if self._last_of.get(key) is before:
+                del self._last_of[key]
+        future = self._last_of[key] = await self._post(message, listener=self._ended, **how)
+        return future
+
+    def _ended(self, sending: Sending, with_what: Receipt | CometError) -> None:
         self._open -= 1
-        if message.sharding_key is not None and self._last_of.get(message.sharding_key) is future:
-            del self._last_of[message.sharding_key]
-        if future.cancelled():
-            self.failures.append((message, SendsCancelled()))
-        elif (fault := future.exception()) is not None:
-            self.failures.append((message, fault if isinstance(fault, Exception) else SendsCancelled()))
-        else:
+        if isinstance(with_what, Receipt):
             self.sent += 1
-        if self._progress is not None and not self._progress.done():
+        else:
+            self.failures.append((sending, with_what))
+        if self._progress is not None:
             self._progress.set_result(None)
+            self._progress = None
 
     async def _one_less(self) -> None:
-        if self._progress is None or self._progress.done():
+        if self._progress is None:
             self._progress = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._progress)
 
@@ -85,6 +91,7 @@ class Pipeline:
         """Wait until nothing is under way; raises `SendsFailed` if something failed since the last time."""
         while self._open:
             await self._one_less()
+        self._last_of.clear()
         if self.failures:
             failures, self.failures = self.failures, []
             raise SendsFailed(failures, self.sent)
@@ -99,9 +106,5 @@ class Pipeline:
             await self.flush()
 
 
-class SendsCancelled(Exception):
-    """The send was cancelled by the program."""
-
-
 def _is_good(future: asyncio.Future[Receipt]) -> bool:
-    return not future.cancelled() and future.exception() is None
+    return future.done() and not future.cancelled() and future.exception() is None

@@ -34,7 +34,7 @@ from cometmq.client.message import (
 from cometmq.client.options import ClientOptions
 from cometmq.client.pipeline import Pipeline
 from cometmq.client.queue_choice import QueueChoice, Strategy, queue_of_key
-from cometmq.client.sending import BATCH, MESSAGE, Kind, Sender, Sending
+from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, Sending
 from cometmq.client.transaction import Checker, Decision, Executor, Transaction
 from cometmq.errors import ClientClosed, InvalidArgument, InvalidMessage, ProtocolError, RequestRefused
 from cometmq.model import names
@@ -190,15 +190,25 @@ class Producer:
         queue: MessageQueue | None = None,
         select: Selector | None = None,
         timeout_ms: int | None = None,
-        attempts: int | None = None,
+        listener: Listener | None = None,
     ) -> asyncio.Future[Receipt]:
         """Put a message on its way and return without waiting for its receipt, which the future will have."""
         sender = self._open()
         more = timing_text(delay, at) if delay is not None or at is not None else ""
         if queue is not None or select is not None or message.sharding_key is not None:
             queue = await self.pin(sender, message, queue, select)
-        sending = await self.prepare(sender, message, more, queue=queue, timeout_ms=timeout_ms, attempts=attempts)
+        sending = await self.prepare(sender, message, more, queue=queue, timeout_ms=timeout_ms)
+        sending.listener = listener
         return await sender.post(sending)
+
+    def post_now(self, message: Message, listener: Listener) -> asyncio.Future[Receipt] | None:
+        """`post` of a plain message, if it can leave without waiting for anything; else None, and nothing is done."""
+        packs = self._compress_over is not None and len(message.body) > self._compress_over
+        if packs or message.sharding_key is not None:
+            return None
+        sending = self._sending(self._open(), message, message.body)
+        sending.listener = listener
+        return sending.future if sending.sender.post_now(sending) else None
 
     async def prepare(
         self,
@@ -212,8 +222,25 @@ class Producer:
         timeout_ms: int | None = None,
         attempts: int | None = None,
     ) -> Sending:
-        """A message as it goes over the wire."""
+        """A message as it goes over the wire, packed if it is large."""
         body = message.body
+        if self._compress_over is not None and self._compress_over < len(body) <= self._size_max:
+            body, packed_flag = await self._pack(body)
+            sys_flag |= packed_flag
+        return self._sending(sender, message, body, more, sys_flag, kind, queue, timeout_ms, attempts)
+
+    def _sending(
+        self,
+        sender: Sender,
+        message: Message,
+        body: bytes,
+        more: str = "",
+        sys_flag: int = 0,
+        kind: Kind = MESSAGE,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+        attempts: int | None = None,
+    ) -> Sending:
         if len(body) > self._size_max:
             raise InvalidMessage(
                 f"the body has {len(body)} bytes, over the limit of {self._size_max}; if the broker takes more "
@@ -221,10 +248,8 @@ class Producer:
             )
         if message.topic in names.NOT_SENDABLE_TOPICS:
             raise InvalidMessage(f"{message.topic} is a topic of the system; nobody may send to it")
-        if self._compress_over is not None and len(body) > self._compress_over:
-            body, packed_flag = await self._pack(body)
-            sys_flag |= packed_flag
-        unique_key = sender.unique_ids.make(sender.clock.now_ms())
+        now_ms = sender.clock.now_ms()
+        unique_key = sender.unique_ids.make(now_ms)
         text = property_text(message, unique_key, more)
         if len(text) * 4 > PROPERTIES_SIZE_MAX and len(text.encode()) > PROPERTIES_SIZE_MAX:
             raise InvalidMessage(f"the properties take {len(text.encode())} bytes; {PROPERTIES_SIZE_MAX} fit")
@@ -234,12 +259,13 @@ class Producer:
             body,
             text,
             unique_key,
-            sys_flag=sys_flag,
-            flag=message.flag,
-            kind=kind,
-            pinned=queue,
-            attempts=self._attempts if attempts is None else attempts,
-            timeout_s=(self._timeout_ms if timeout_ms is None else timeout_ms) / 1000,
+            now_ms,
+            sys_flag,
+            message.flag,
+            kind,
+            queue,
+            self._attempts if attempts is None else attempts,
+            (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000,
         )
 
     async def _pack(self, body: bytes) -> tuple[bytes, int]:
@@ -298,6 +324,7 @@ class Producer:
                 chunk.body,
                 chunk.properties,
                 ",".join(chunk.unique_keys),
+                sender.clock.now_ms(),
                 kind=BATCH,
                 pinned=queue,
                 attempts=self._attempts,
@@ -311,7 +338,7 @@ class Producer:
         self._open()
         if in_flight < 1:
             raise InvalidArgument(f"in_flight is {in_flight}; it must be at least 1")
-        return Pipeline(self.post, in_flight, keep_receipts=keep_receipts)
+        return Pipeline(self.post, self.post_now, in_flight, keep_receipts=keep_receipts)
 
     async def flush(self) -> None:
         """Wait until everything that is under way has ended, one way or the other."""

@@ -65,6 +65,11 @@ class QueueChoice:
         kept = [queue for queue in queues if queue.broker_name == chosen]
         return [kept[number % len(kept)] for number in range(len(queues))] if kept else queues
 
+    @property
+    def is_curious(self) -> bool:
+        """Whether it matters who answered, and how fast."""
+        return bool(self._failed) or self.strategy is Strategy.LEAST_LATENCY
+
     def answered(self, broker_name: str, latency_s: float) -> None:
         """A broker took a message."""
         if self._failed:

@@ -14,9 +14,11 @@ Mirrors: DefaultMQProducerImpl (sendDefaultImpl, sendKernelImpl).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 from cometmq.client.instance import ClientInstance
@@ -37,6 +39,7 @@ from cometmq.wire.send_template import SendTemplate
 
 TEMPLATES_MAX: Final = 16_384
 SWEEP_S: Final = 0.1
+PAUSE_S: Final = 0.05
 
 Kind = type[SendMessageV2]
 MESSAGE: Final = SendMessageV2
@@ -62,6 +65,8 @@ _AGAIN: Final = frozenset(
         int(ResponseCode.FLOW_CONTROL),
     }
 )
+# Asked again at once they would say the same.
+_PAUSE: Final = frozenset({_GO_AWAY, int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
 _HINTS: Final = {
     int(ResponseCode.TOPIC_NOT_EXIST): "create the topic first, or let the broker do it (autoCreateTopicEnable)",
     int(ResponseCode.NO_PERMISSION): "the broker or the topic is read-only, or an ACL forbids it",
@@ -72,30 +77,15 @@ _HINTS: Final = {
 }
 
 
+Listener = Callable[["Sending", "Receipt | CometError"], None]
+
+
 class Sending:
     """One send under way; also what a connection knows as the waiter for its answer."""
 
     __slots__ = (
-        "attempt",
-        "attempt_until",
-        "attempts",
-        "body",
-        "born_ms",
-        "channel",
-        "extra",
-        "flag",
-        "future",
-        "kind",
-        "opaque",
-        "pinned",
-        "properties",
-        "queue",
-        "sender",
-        "started",
-        "sys_flag",
-        "topic",
-        "unique_key",
-        "until",
+        "attempt", "attempt_until", "attempts", "body", "born_ms", "channel", "flag", "future", "kind", "listener",
+        "opaque", "pinned", "properties", "queue", "sender", "started", "sys_flag", "topic", "unique_key", "until",
     )  # fmt: skip
 
     def __init__(
@@ -105,7 +95,7 @@ class Sending:
         body: bytes,
         properties: str,
         unique_key: str,
-        *,
+        born_ms: int,
         sys_flag: int = 0,
         flag: int = 0,
         kind: Kind = MESSAGE,
@@ -114,6 +104,7 @@ class Sending:
         timeout_s: float = 3.0,
     ) -> None:
         self.sender = sender
+        self.listener: Listener | None = None
         self.topic = topic
         self.body = body
         self.properties = properties
@@ -127,7 +118,7 @@ class Sending:
         self.queue: MessageQueue | None = pinned
         self.channel: Channel | None = None
         self.opaque = 0
-        self.born_ms = sender.clock.now_ms()
+        self.born_ms = born_ms
         self.future: asyncio.Future[Any] = sender.loop.create_future()
         self.started = sender.loop.time()
         self.until = self.attempt_until = self.started + timeout_s
@@ -142,6 +133,21 @@ class Sending:
 
     def set_exception(self, lost: CometError) -> None:
         self.sender.failed(self, lost)
+
+    # --- what the sender calls
+
+    def end(self, with_what: Receipt | CometError) -> None:
+        """Tell who waits; a `listener` hears of it at once, without another turn of the loop."""
+        future = self.future
+        if not future.done():
+            if isinstance(with_what, Receipt):
+                future.set_result(with_what)
+            else:
+                future.set_exception(with_what)
+                if self.listener is not None:
+                    future.exception()  # it is not lost: the listener has it
+        if self.listener is not None:
+            self.listener(self, with_what)
 
 
 class Sender:
@@ -188,25 +194,46 @@ class Sender:
 
     async def post(self, sending: Sending) -> asyncio.Future[Any]:
         """Put a send on its way; the future has its receipt, or `SendFailed`."""
-        if len(self._open) >= self._in_flight_max or self._bytes >= self._bytes_max:
-            await self._room()
-        if self.is_closed:
-            raise ClientClosed("the producer is closed; make a new one")
+        if not self.post_now(sending):
+            if not self._has_room:
+                await self._room()
+            if self.is_closed:
+                raise ClientClosed("the producer is closed; make a new one")
+            self._enter(sending)
+            try:
+                await self._go_slowly(sending)
+            except asyncio.CancelledError:  # by the program, which waits right here
+                self._close(sending)
+                sending.future.cancel()
+                raise
+        return sending.future
+
+    def post_now(self, sending: Sending) -> bool:
+        """The same without waiting for anything; False, and nothing done, where something must be waited for."""
+        queue = sending.pinned
+        if queue is None:
+            queues = self.instance.routes.writable.get(sending.topic)
+            if not queues:
+                return False
+            queue = self.choice.choose(queues, sending.started)
+        channel = self.instance.open_channel(queue.broker_name)
+        if channel is None or not channel.is_writable or not self._has_room or self.is_closed:
+            return False
+        self._enter(sending)
+        sending.queue = queue
+        sending.attempt = 1
+        self._write(sending, queue, channel)
+        return True
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._open) < self._in_flight_max and self._bytes < self._bytes_max
+
+    def _enter(self, sending: Sending) -> None:
         self._open.add(sending)
         self._bytes += len(sending.body)
         if self._sweeping is None:
             self._sweeping = self.loop.call_later(SWEEP_S, self._sweep)
-        if sending.pinned is None:
-            queues = self.instance.routes.writable.get(sending.topic)
-            sending.queue = self.choice.choose(queues, sending.started) if queues else None
-        queue = sending.queue
-        channel = self.instance.open_channel(queue.broker_name or "") if queue is not None else None
-        if queue is None or channel is None or not channel.is_writable:
-            await self._go_slowly(sending)
-        else:
-            sending.attempt = 1
-            self._write(sending, queue, channel)
-        return sending.future
 
     def _write(self, sending: Sending, queue: MessageQueue, channel: Channel) -> None:
         sending.channel = channel
@@ -249,7 +276,7 @@ class Sender:
         self.sent += 1
 
     async def _room(self) -> None:
-        while not self.is_closed and (len(self._open) >= self._in_flight_max or self._bytes >= self._bytes_max):
+        while not self.is_closed and not self._has_room:
             waiting: asyncio.Future[None] = self.loop.create_future()
             self._waiting_for_room.append(waiting)
             try:
@@ -288,7 +315,8 @@ class Sender:
             return
         self._close(sending)
         self.sent += 1
-        self.choice.answered(broker_name, self.loop.time() - sending.started)
+        if self.choice.is_curious:
+            self.choice.answered(broker_name, self.loop.time() - sending.started)
         ext = answer.ext
         receipt = Receipt(
             sending.unique_key,
@@ -301,8 +329,7 @@ class Sender:
             ext.get("transactionId"),
             ext.get("recallHandle"),
         )
-        if not sending.future.done():
-            sending.future.set_result(receipt)
+        sending.end(receipt)
 
     def _refused(self, sending: Sending, answer: Command, broker_name: str) -> None:
         hint = _HINTS.get(answer.code)
@@ -323,7 +350,7 @@ class Sender:
         if sending not in self._open:
             return
         queue = sending.queue
-        if code != _GO_AWAY and queue is not None:
+        if queue is not None:
             self.choice.failed(queue.broker_name or "", self.loop.time())
         out_of_time = self.loop.time() >= sending.until
         if sending.future.done() or self.is_closed or out_of_time or sending.attempt >= sending.attempts:
@@ -334,14 +361,15 @@ class Sender:
 
     async def _retry(self, sending: Sending, code: int | None) -> None:
         try:
-            if code is None or code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION):
-                await self.instance.writable_queues(sending.topic, refresh=True, new_queues=self._new_queues)
-        except CometError:
-            pass  # what is known of the route must do
+            if code in _PAUSE:
+                await asyncio.sleep(PAUSE_S)
+            elif code is None or code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION):
+                with contextlib.suppress(CometError):  # what is known of the route must do
+                    await self.instance.writable_queues(sending.topic, refresh=True, new_queues=self._new_queues)
+            await self._go_slowly(sending)
         except asyncio.CancelledError:
             self._give_up(sending, "the producer was closed", None)
             raise
-        await self._go_slowly(sending)
 
     async def _go_slowly(self, sending: Sending) -> None:
         """Find a queue and a connection, whatever it takes; ends with the send written, or given up."""
@@ -375,13 +403,8 @@ class Sender:
         except CometError as fault:
             self._close(sending)
             self.given_up += 1
-            if not sending.future.done():
-                sending.future.set_exception(fault)
+            sending.end(fault)
             return
-        except asyncio.CancelledError:
-            self._close(sending)
-            sending.future.cancel()
-            raise
         self._give_up(sending, why, None)
 
     def _attempt_until(self, sending: Sending) -> float:
@@ -394,9 +417,8 @@ class Sender:
         if not self._close(sending):
             return
         self.given_up += 1
-        if not sending.future.done():
-            broker = sending.queue.broker_name if sending.queue is not None else None
-            sending.future.set_exception(SendFailed(sending.topic, broker, max(sending.attempt, 1), why, code=code))
+        broker = sending.queue.broker_name if sending.queue is not None else None
+        sending.end(SendFailed(sending.topic, broker, max(sending.attempt, 1), why, code=code))
 
     # --- time, and the end
 
@@ -406,7 +428,7 @@ class Sender:
         for sending in list(self._open):
             if sending.future.done():  # who waited is gone
                 self._drop(sending)
-                self._close(sending)
+                self._give_up(sending, "it was cancelled by the program", None)
             elif now >= sending.attempt_until and sending.channel is not None and sending.opaque:
                 peer = sending.channel.peer
                 self._drop(sending)
