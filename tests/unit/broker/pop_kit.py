@@ -132,7 +132,7 @@ class PopKit:
         looking = Looking(
             config, checks, self.topics, places, self.order_infos, store, clock, self.popping.long_polling
         )
-        acknowledging = Acknowledging(
+        self.acknowledging = Acknowledging(
             checks,
             self.offsets,
             buffer,
@@ -144,7 +144,7 @@ class PopKit:
             lambda *queue: None,
         )
         self.routes = Routes()
-        self.routes.add(self.popping, looking, acknowledging)
+        self.routes.add(self.popping, looking, self.acknowledging)
         reader = InnerReader(store)
         self.retry_messages = RetryMessages(
             messages,
@@ -197,6 +197,7 @@ class PopKit:
     def end_turn(self) -> None:
         """Everything that was stored is safe and visible, and who waited for it is told."""
         self.topics.persist()
+        self.acknowledging.flush()
         self.store.write()
         self.store.flush_log()
         self.turns.settle()

@@ -329,3 +329,15 @@ async def test_a_message_that_is_refused_is_tried_again_and_holds_up_nobody(tmp_
     refused.clear()
     await kit.pass_time(10_000 + COME_BACK_MS)
     assert names(kit.pop()) == ["b"]
+
+
+async def test_acknowledgements_of_one_turn_are_written_together(tmp_path: Path) -> None:
+    kit = await kit_with(tmp_path, *map(str, range(8)))
+    handed = kit.pop(invisible_time=5_000)
+    before = kit.store.max_offset(TIMER_TOPIC, 0)
+    for one in (*handed[:5], handed[0]):
+        assert kit.ask(AckMessage(**receipt_fields(one)), end_turn=False) is None  # answered when it is safe
+    kit.end_turn()
+    assert kit.store.max_offset(TIMER_TOPIC, 0) == before + 1
+    await kit.pass_time(5_000 + COME_BACK_MS)
+    assert names(kit.pop()) == ["5", "6", "7"]

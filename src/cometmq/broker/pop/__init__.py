@@ -116,6 +116,7 @@ def install(core: Core) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        acknowledging.flush()
         buffer.flush()
 
     core.closing.push_async_callback(close)

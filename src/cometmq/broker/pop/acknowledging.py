@@ -1,8 +1,9 @@
 """Acknowledging popped messages, one or many, and asking for more time.
 
-An acknowledgement meets its checkpoint in the buffer, or is written behind it in the revive topic; it is answered
-when it is safe. Of messages popped in order it moves the group's offset at once. A receipt that names nothing is
-answered as upstream does: with success where only reviving could tell, and then nothing changes.
+An acknowledgement meets its checkpoint in the buffer, or is written behind it in the revive topic, together with the
+others of its pop that come in the same turn of the loop; it is answered when it is safe. Of messages popped in order it
+moves the group's offset at once. A receipt that names nothing is answered as upstream does: with success where only
+reviving could tell, and then nothing changes.
 More time is a new checkpoint for the one message, and the old receipt acknowledged.
 
 Mirrors: AckMessageProcessor, ChangeInvisibleTimeProcessor.
@@ -10,6 +11,7 @@ Mirrors: AckMessageProcessor, ChangeInvisibleTimeProcessor.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -17,13 +19,13 @@ from cometmq.broker.durability import Durability
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import ILLEGAL, OrderInfos
 from cometmq.broker.pop.buffer import PopBuffer
-from cometmq.broker.pop.checkpoint import Ack, CheckPoint
+from cometmq.broker.pop.checkpoint import Ack, CheckPoint, MergeKey
 from cometmq.broker.pop.checks import Checks, null_field, refusing_with
 from cometmq.broker.pop.handle import Receipt, read_receipt
 from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, marked_topic
 from cometmq.broker.pop.revive_log import ReviveLog
 from cometmq.clock import Clock
-from cometmq.errors import RequestRefused, StoreNotWritable
+from cometmq.errors import RequestRefused, StoreError, StoreNotWritable
 from cometmq.net.routes import DONE, LATER, Call, Later, handles
 from cometmq.store.append import Appended
 from cometmq.store.engine import Store
@@ -61,6 +63,9 @@ class Acknowledging:
         self._durability = durability
         self._clock = clock
         self._notify_queue = notify_queue
+        self._loop = asyncio.get_running_loop()
+        # By pop, revive queue and revive time: the offsets that are done, and who waits to hear that they are.
+        self._gathered: dict[tuple[MergeKey, int, int], dict[int, list[Call]]] = {}
 
     @handles(AckMessage)
     def ack(self, request: AckMessage, call: Call) -> Header | Later:
@@ -82,7 +87,35 @@ class Acknowledging:
             self._ack_in_order(request.topic, group, queue_id, offset, receipt, call)
             return DONE
         ack = self._ack_of(receipt, request.topic, group, queue_id, [offset])
-        return self._answer(call, DONE, self._put_ack(ack, receipt.revive_queue, _revive_time(receipt), batch=False))
+        if receipt.revive_queue not in self._revive_log or self._buffer.acknowledge(ack):
+            return DONE
+        self._gather(ack, receipt, offset, call)
+        return LATER
+
+    def _gather(self, ack: Ack, receipt: Receipt, offset: int, call: Call) -> None:
+        """Acknowledgements of one pop that come in one turn of the loop are written together."""
+        if not self._gathered:
+            self._loop.call_soon(self.flush)
+        key = ack.key, receipt.revive_queue, _revive_time(receipt)
+        found = self._gathered.get(key)
+        if found is None:
+            self._gathered[key] = {offset: [call]}
+        else:
+            found.setdefault(offset, []).append(call)
+
+    def flush(self) -> None:
+        """Write what was gathered; who waits for it is answered when it is safe."""
+        gathered, self._gathered = self._gathered, {}
+        for (key, revive_queue, revive_time_ms), found in gathered.items():
+            calls = [call for waiting in found.values() for call in waiting]
+            try:
+                ack = Ack(*key, list(found))
+                placed = self._put_ack(ack, revive_queue, revive_time_ms, batch=len(found) > 1)
+            except StoreError as fault:
+                for call in calls:
+                    call.refuse(fault)
+                continue
+            self._answer_all(calls, DONE, placed)
 
     @handles(BatchAckMessage)
     def ack_batch(self, request: BatchAckMessage, call: Call) -> Header | Later:
@@ -206,19 +239,24 @@ class Acknowledging:
         except RequestRefused:
             return None  # the timer does not take such a time: no pop gave this receipt
 
-    def _answer(self, call: Call, reply: Header, placed: Appended | None) -> Header | Later:
-        """Answer when what was written is safe."""
-        if placed is None:
-            return reply
+    def _answer(self, call: Call, reply: Header, placed: Appended | None) -> Later:
+        self._answer_all([call], reply, placed)
+        return LATER
+
+    def _answer_all(self, calls: list[Call], reply: Header, placed: Appended | None) -> None:
+        """Answer when what was written is safe; now, if nothing was."""
 
         def settle(fault: BaseException | None) -> None:
-            if fault is None:
-                call.reply(reply)
-            else:
-                call.refuse(fault if isinstance(fault, Exception) else StoreNotWritable(str(fault)))
+            for call in calls:
+                if fault is None:
+                    call.reply(reply)
+                else:
+                    call.refuse(fault if isinstance(fault, Exception) else StoreNotWritable(str(fault)))
 
-        self._durability.when_safe(placed.physical_offset + placed.size, settle)
-        return LATER
+        if placed is None:
+            settle(None)
+        else:
+            self._durability.when_safe(placed.physical_offset + placed.size, settle)
 
 
 def _revive_time(receipt: Receipt) -> int:
