@@ -64,6 +64,7 @@ class Entry:
 
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+\Z")
 _OF_ONE_SERVER: Final = ("configStorePath", "kvConfigPath", "listenPort", "rocketmqHome")
+_WAITING_TOPICS: Final = ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
 _TIME_MIN_MS: Final = 1_600_000_000_000
 
 
@@ -165,6 +166,30 @@ ENTRIES: Final = (
         "asked for, to within a twentieth of `timerPrecisionMs`; the original at the end of the tick.",
         where="body.*.properties.TIMER_*",
         when=_both(_is_time),
+    ),
+    Entry(
+        title="Places in the queue of messages that wait for their time",
+        kind="mask",
+        why="All of them share one queue, also what the broker itself lets wait, like the checkpoints of pop.",
+        where="ext.queueOffset",
+        when=lambda one: (
+            _both(_is_whole)(one)
+            and ("recallHandle" in one.java_answer["ext"] or _variant("to a retry topic / asked")(one))
+        ),
+    ),
+    Entry(
+        title="Places of messages that wait",
+        kind="mask",
+        why="The same in the stored message.",
+        where="body.*.queueOffset",
+        when=lambda one: one.java_answer["body"][int(one.where.split(".")[1])]["topic"] in _WAITING_TOPICS,
+    ),
+    Entry(
+        title="How many checkpoints of pop wait",
+        kind="mask",
+        why="Two servers write them at two times.",
+        where="body.json.timingCount.rmq_sys_REVIVE_LOG_*.count",
+        codes=frozenset({61}),
     ),
     Entry(
         title="Recall handles",
@@ -406,6 +431,14 @@ ENTRIES: Final = (
         where="code",
         codes=frozenset({29}),
         when=_variant("(earliest )?in an empty queue / asked"),
+    ),
+    Entry(
+        title="Cleaning queues beside an empty queue of batches",
+        kind="difference",
+        why="CLEAN_EXPIRED_CONSUMEQUEUE passes it over. The original fails (code 1).",
+        where="code",
+        codes=frozenset({306}),
+        when=lambda one: "mappedFile" in (one.java_answer["remark"] or ""),
     ),
     Entry(
         title="Pulls ahead of their heartbeat",

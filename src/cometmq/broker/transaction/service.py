@@ -142,5 +142,6 @@ class Transactions:
         half_offset, op_offset, _ = self._unsaved
         now = self._progress()
         self._unsaved = now if now[:2] != (half_offset, op_offset) else None
-        self._offsets.commit(GROUP, names.HALF_TOPIC, QUEUE_ID, half_offset)
-        self._offsets.commit(GROUP, names.HALF_OP_TOPIC, QUEUE_ID, op_offset)
+        for topic, offset in ((names.HALF_TOPIC, half_offset), (names.HALF_OP_TOPIC, op_offset)):
+            if offset:  # a broker without transactions has no progress to show
+                self._offsets.commit(GROUP, topic, QUEUE_ID, offset)
