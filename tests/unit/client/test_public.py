@@ -1,0 +1,48 @@
+"""What `import cometmq` offers, what it costs, and the fixture that comes with it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cometmq as package
+from cometmq import Message, Producer
+from cometmq.testing.pytest_plugin import RunningCluster
+
+
+def test_names_for_type_checkers_are_those_at_run_time() -> None:
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
+    typed = {
+        alias.asname: node.module
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert typed == package._PUBLIC
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError):
+        package.nothing  # noqa: B018
+
+
+def test_importing_costs_nothing() -> None:
+    program = "import sys, cometmq; print(*[name for name in sys.modules if name.startswith('cometmq')])"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["cometmq"]
+
+
+def test_the_fixture(cometmq: RunningCluster) -> None:
+    async def send(topic: str) -> str:
+        async with Producer("tests", namesrv=cometmq.namesrv) as producer:
+            return (await producer.send(Message(topic, b"1"))).topic
+
+    first, second = cometmq.topic(), cometmq.topic()
+    assert first != second
+    assert asyncio.run(send(first)) == first
