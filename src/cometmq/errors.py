@@ -33,7 +33,7 @@ numbers are written in that one file). `retriable` says whether the same call ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 
@@ -209,3 +209,26 @@ class RequestTimedOut(ClientError):
 
 class ServerTooOld(ClientError):
     """The broker does not know a request that this needs."""
+
+
+class ConsumeTimedOut(ClientError):
+    """A listener took longer than the consume timeout."""
+
+    retriable = True
+
+
+class RetryLater(ClientError):
+    """A listener raises it to say more than any other error says: the message is to come again, and when.
+
+    `delay_level` is one of the broker's delay levels, 0 leaves it to the broker, -1 makes a dead letter at once.
+    `only` are those of a batch that failed; the others are done with.
+    """
+
+    retriable = True
+
+    def __init__(
+        self, why: str = "later", *, delay_level: int | None = None, only: Iterable[object] | None = None
+    ) -> None:
+        super().__init__(why)
+        self.delay_level = delay_level
+        self.only = None if only is None else list(only)
