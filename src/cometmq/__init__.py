@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cometmq.client.message import ReceivedMessage as ReceivedMessage
     from cometmq.client.message import SendStatus as SendStatus
     from cometmq.client.producer import Producer as Producer
+    from cometmq.client.simple_consumer import SimpleConsumer as SimpleConsumer
     from cometmq.client.transaction import Decision as Decision
     from cometmq.client.transaction import Transaction as Transaction
     from cometmq.errors import CometError as CometError
@@ -36,6 +37,7 @@ _PUBLIC: Final = {
     "Receipt": "cometmq.client.message",
     "ReceivedMessage": "cometmq.client.message",
     "SendStatus": "cometmq.client.message",
+    "SimpleConsumer": "cometmq.client.simple_consumer",
     "Transaction": "cometmq.client.transaction",
 }
 

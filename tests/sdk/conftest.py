@@ -15,8 +15,10 @@ from cometmq.client.options import ClientOptions
 from cometmq.model.sysflag import PullFlag
 from cometmq.testing.local_cluster import SETTINGS
 from cometmq.testing.pytest_plugin import RunningCluster
+from cometmq.wire.bodies.cluster import decode_cluster_info
 from cometmq.wire.record import decode_records
 from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage
+from cometmq.wire.requests.namesrv import GetClusterInfo
 
 SHARED_SETTINGS: Final = {
     key: SETTINGS[key]
@@ -73,7 +75,21 @@ def java_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     # It notes the end of transactions in batches; before that it would ask of them, and commit a second time.
     conf = {**SHARED_SETTINGS, "transactionOpBatchInterval": "50"}
     with Cluster("java", tmp_path_factory.mktemp("java"), conf=conf) as running:
+        asyncio.run(registered(running.namesrv_addr))
         yield running
+
+
+async def registered(namesrv: str) -> None:
+    """Java's broker says that it runs a moment before name servers know it."""
+    instance = await ClientInstance.join(ClientOptions.of(namesrv))
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                if decode_cluster_info((await instance.name_servers.call(GetClusterInfo())).body).brokers:
+                    return
+                await asyncio.sleep(0.05)
+    finally:
+        await instance.leave()
 
 
 @pytest.fixture(params=["comet", "java"])

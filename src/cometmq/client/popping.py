@@ -178,8 +178,8 @@ class Pops:
             self._pauses[broker] = self._loop.time() + FULL_PAUSE_S
         elif answer.code == _NOT_SUPPORTED:
             raise ServerTooOld(
-                f"broker {broker} knows no pop (200050), which a SimpleConsumer needs: Apache RocketMQ has it since 5.0. "
-                "Use a PushConsumer or LitePullConsumer, or a newer broker."
+                f"broker {broker} knows no pop (200050), which a SimpleConsumer needs; Apache RocketMQ has it since "
+                "5.0. Use a PushConsumer or LitePullConsumer, or a newer broker."
             )
         elif answer.code not in _NOTHING:
             raise PeerRefused(answer.code, answer.remark or "", f"broker {broker}")

@@ -16,7 +16,7 @@ Mirrors: SimpleConsumer (of the 5.x clients), DefaultMQPushConsumerImpl.ackAsync
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
@@ -25,6 +25,7 @@ from typing import Any, Final, Self
 from cometmq.client.acknowledging import Acknowledger
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import ReceivedMessage, check_group
+from cometmq.client.offset_store import StartFrom, start_of
 from cometmq.client.options import ClientOptions
 from cometmq.client.popping import COUNT_MAX, POLL_S_MAX, Popped, Pops, Wish
 from cometmq.client.wanted import subscription
@@ -43,7 +44,7 @@ _FROM_FIRST, _FROM_LAST = 0, 1
 
 
 class SimpleConsumer:
-    """Receives without being given queues. A group that is new to a topic begins at its first or `last` message."""
+    """Receives without being given queues. A group that is new to a topic begins at its `first` or `last` message."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class SimpleConsumer:
         *,
         namesrv: str | Sequence[str] | None = None,
         in_flight: int = IN_FLIGHT_MAX,
-        begin: str = "last",
+        start_from: StartFrom | str = StartFrom.LAST,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
@@ -60,10 +61,13 @@ class SimpleConsumer:
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
         if in_flight < 1:
             raise InvalidArgument(f"in_flight is {in_flight}; it must be at least 1")
-        if begin not in ("first", "last"):
-            raise InvalidArgument(f"begin is {begin!r}; 'first' or 'last' is possible")
+        start = start_of(start_from)
+        if not isinstance(start, StartFrom):
+            raise InvalidArgument(
+                "a SimpleConsumer starts from 'first' or 'last', not from a time; move its group instead"
+            )
         self._in_flight_max = in_flight
-        self._init_mode = _FROM_FIRST if begin == "first" else _FROM_LAST
+        self._init_mode = _FROM_FIRST if start is StartFrom.FIRST else _FROM_LAST
         self._instance: ClientInstance | None = None
         self._acknowledger: Acknowledger | None = None
         self._is_closed = False
@@ -136,7 +140,7 @@ class SimpleConsumer:
         invisible: timedelta = timedelta(seconds=30),
         wait: timedelta | None = None,
         in_order: bool = False,
-    ) -> AsyncIterator[ReceivedMessage]:
+    ) -> AsyncGenerator[ReceivedMessage, None]:
         """Messages as they come, `max_messages` asked for at a time.
 
         Goes on for ever, over lost connections too; with `wait` it ends when nothing came for so long.
