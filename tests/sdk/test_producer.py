@@ -11,6 +11,7 @@ import pytest
 from tests.sdk.conftest import Server
 
 from cometmq import Compression, Decision, Message, Producer, ReceivedMessage, SendStatus
+from cometmq.client.sending import Sending
 from cometmq.errors import (
     InvalidArgument,
     InvalidMessage,
@@ -213,3 +214,24 @@ async def test_what_is_refused_before_the_network(server: Server) -> None:
         with pytest.raises(InvalidMessage, match="system"):
             await producer.send(Message("SCHEDULE_TOPIC_XXXX", b"x"))
         assert producer.counters == before
+
+
+async def test_hooks(server: Server) -> None:
+    topic = new()
+    ended: list[object] = []
+
+    class Hook:
+        def sending(self, message: Message) -> dict[str, str]:
+            return {"traceparent": f"of {message.body!r}"}
+
+        def sent(self, sending: Sending, with_what: object) -> None:
+            ended.append(with_what)
+
+    async with Producer("sdk", namesrv=server.namesrv) as producer:
+        producer.add_hook(Hook())
+        receipt = await producer.send(Message(topic, b"1"))
+        await producer.send_batch([Message(topic, b"2"), Message(topic, b"3")])
+    assert ended[0] == receipt
+    assert len(ended) == 2
+    found = await server.read(topic, 3)
+    assert {message.properties["traceparent"] for message in found} == {"of b'1'", "of b'2'", "of b'3'"}

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from tests.sdk.conftest import Server
 
 from cometmq import Message, Producer
 from cometmq.client.forking import GENERATION
@@ -24,7 +25,8 @@ from cometmq.errors import (
     SendFailed,
     TopicNotFound,
 )
-from cometmq.net.server import Server, bind
+from cometmq.net.server import Server as Listening
+from cometmq.net.server import bind
 from cometmq.testing.local_cluster import LocalCluster
 
 
@@ -52,6 +54,24 @@ async def test_sends_under_way_move_to_another_broker() -> None:
             assert pipeline.sent == 600
 
 
+async def test_connections_are_cut_and_nothing_acknowledged_is_lost() -> None:
+    async with LocalCluster() as cluster:
+        await cluster.create_topic("orders")
+        async with Producer("sdk", namesrv=cluster.namesrv, retries=20, send_timeout_ms=20_000) as producer:
+            async with producer.pipeline(in_flight=100) as pipeline:
+                for number in range(2000):
+                    await pipeline.send(Message("orders", b"%d" % number))
+                    if number % 211 == 210:
+                        channel = await producer.instance.channel("broker-a")
+                        channel.close("cut by the test")
+            assert pipeline.sent == 2000
+            assert producer.counters["retried"] > 0
+            assert producer.counters["in_flight"] == 0
+        stored = await Server("comet", cluster.namesrv).read("orders", 2000)
+        ids = {message.message_id for message in stored}
+        assert ids == {receipt.message_id for receipt in pipeline.receipts}  # some twice, perhaps, and none missing
+
+
 async def test_a_broker_that_comes_back() -> None:
     async with LocalCluster() as cluster:
         await cluster.create_topic("orders")
@@ -72,11 +92,13 @@ async def test_a_lost_name_server_stops_nobody() -> None:
             await cluster.stop_name_server()
             await asyncio.sleep(0.2)  # a few refreshes fail
             await producer.send(Message("orders", b"2"))
-            await cluster.start_name_server()
+            await cluster.start_name_server()  # it knows no topic yet
+            await asyncio.sleep(0.2)
+            await producer.send(Message("orders", b"3"))
 
 
 async def test_a_broker_that_never_answers_costs_only_the_time_given() -> None:
-    silent = Server(lambda channel, command: None)
+    silent = Listening(lambda channel, command: None)
     sock = bind("127.0.0.1", 0)
     await silent.listen(sock)
     async with LocalCluster() as cluster:
@@ -195,6 +217,10 @@ PROGRAM = """
     from cometmq import Message, Producer
     from cometmq.errors import ClientForked
 
+    async def send_in_child(namesrv):
+        async with Producer("sdk", namesrv=namesrv) as producer:
+            await producer.send(Message("orders", b"3"))
+
     async def send(namesrv):
         async with Producer("sdk", namesrv=namesrv) as producer:
             await producer.send(Message("orders", b"1"))
@@ -218,6 +244,7 @@ FORK = """
                 try:
                     producer._open()
                 except ClientForked:
+                    asyncio.run(send_in_child(namesrv))
                     os._exit(7)
                 os._exit(1)
             assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

@@ -58,7 +58,8 @@ def split(messages: Sequence[Message], sender: Sender, size_max: int) -> list[Ch
         if len(message.body) > size_max:
             raise InvalidMessage(f"a body of {len(message.body)} bytes is over the limit of {size_max}")
         unique_key = sender.unique_ids.make(sender.clock.now_ms())
-        data = property_text(message, unique_key).encode()
+        more = "".join([properties.render(hook.sending(message)) for hook in sender.hooks])
+        data = property_text(message, unique_key, more).encode()
         if len(data) > properties.PROPERTIES_SIZE_MAX:
             raise InvalidMessage(f"the properties take {len(data)} bytes; {properties.PROPERTIES_SIZE_MAX} fit")
         size = SUB_RECORD_SIZE_MIN + len(message.body) + len(data)

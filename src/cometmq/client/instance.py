@@ -118,7 +118,8 @@ class ClientInstance:
             here.remove(self)
         if self.generation != GENERATION.number:
             return  # the sockets are the parent's
-        tasks = [*self._tasks, *([self._upkeep_task] if self._upkeep_task is not None else [])]
+        # Who leaves may be one of our own tasks: a listener that stops its consumer.
+        tasks = [task for task in (*self._tasks, self._upkeep_task) if task not in (None, asyncio.current_task())]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -136,14 +137,17 @@ class ClientInstance:
         if self.is_closed:
             raise ClientClosed(f"{what} is closed; make a new one")
 
-    def spawn(self, running: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-        """Run something beside; it is cancelled when the instance closes, and what it raises is logged."""
+    def spawn(self, running: Coroutine[Any, Any, _T], name: str, *, logs: bool = True) -> asyncio.Task[_T]:
+        """Run something beside; it is cancelled when the instance closes, and what it raises is logged.
+
+        With `logs=False` it is not: for those whom somebody awaits.
+        """
         if len(self._tasks) >= TASKS_MAX:
             running.close()
             raise ClientClosed(f"{TASKS_MAX} tasks are running already, the most that one client may have")
         task = asyncio.create_task(running, name=f"cometmq {name}")
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._ended if logs else self._tasks.discard)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
@@ -305,15 +309,15 @@ class ClientInstance:
         """Ask the name servers, once for all who want to know at the same time."""
         task = self._looking.get(topic)
         if task is None:
-            task = self._looking[topic] = self.spawn(self.name_servers.route(topic), f"route of {topic}")
+            task = self.spawn(self.name_servers.route(topic), f"route of {topic}", logs=False)
+            self._looking[topic] = task
             task.add_done_callback(lambda _: self._looking.pop(topic, None))
         found = await asyncio.shield(task)
         if found is not None:
             self._take(topic, found)
-        elif topic in self.routes.routes and topic not in self.routes.borrowed:
-            self.routes.forget(topic)
-            self._tell_consumers(topic)
-        return found
+            return found
+        # A name server that was just started knows nothing yet: what another told before is better than that.
+        return self.routes.routes[topic] if topic in self.routes.readable else None
 
     def _take(self, topic: str, route: TopicRoute, queues_max: int | None = None) -> None:
         before = set(self._addresses())

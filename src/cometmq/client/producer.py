@@ -34,11 +34,11 @@ from cometmq.client.message import (
 from cometmq.client.options import ClientOptions
 from cometmq.client.pipeline import Pipeline
 from cometmq.client.queue_choice import QueueChoice, Strategy, queue_of_key
-from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, Sending
+from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, SendHook, Sending
 from cometmq.client.transaction import Checker, Decision, Executor, Transaction
 from cometmq.errors import ClientClosed, InvalidArgument, InvalidMessage, ProtocolError, RequestRefused
 from cometmq.model import names
-from cometmq.model.properties import PROPERTIES_SIZE_MAX
+from cometmq.model.properties import PROPERTIES_SIZE_MAX, render
 from cometmq.model.queue import MessageQueue
 from cometmq.net.channel import Channel
 from cometmq.wire.recall_handle import RecallHandle
@@ -50,7 +50,7 @@ Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
 IN_FLIGHT_MAX: Final = 4096
 IN_FLIGHT_BYTES_MAX: Final = 64 * 1024 * 1024
 COMPRESS_OVER: Final = 4096
-_IN_THREAD_OVER: Final = 256 * 1024  # packing more than this would hold the loop up
+_IN_THREAD_OVER: Final = 64 * 1024  # packing more than this would hold the loop up
 
 
 class Producer:
@@ -126,9 +126,11 @@ class Producer:
         sender, instance = self._sender, self._instance
         if sender is None or instance is None or sender.is_closed:
             return
-        await sender.close(self._timeout_ms / 1000)
-        await instance.remove_producer(self)
-        await instance.leave()
+        try:
+            await sender.close(self._timeout_ms / 1000)
+            await instance.remove_producer(self)
+        finally:
+            await instance.leave()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -248,6 +250,8 @@ class Producer:
             )
         if message.topic in names.NOT_SENDABLE_TOPICS:
             raise InvalidMessage(f"{message.topic} is a topic of the system; nobody may send to it")
+        for hook in sender.hooks:
+            more += render(hook.sending(message))
         now_ms = sender.clock.now_ms()
         unique_key = sender.unique_ids.make(now_ms)
         text = property_text(message, unique_key, more)
@@ -339,6 +343,10 @@ class Producer:
         if in_flight < 1:
             raise InvalidArgument(f"in_flight is {in_flight}; it must be at least 1")
         return Pipeline(self.post, self.post_now, in_flight, keep_receipts=keep_receipts)
+
+    def add_hook(self, hook: SendHook) -> None:
+        """Let `hook` know of every send from now on, and add properties to it."""
+        self._open().hooks.append(hook)
 
     async def flush(self) -> None:
         """Wait until everything that is under way has ended, one way or the other."""

@@ -18,11 +18,11 @@ import contextlib
 import os
 import random
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 from cometmq.client.instance import ClientInstance
-from cometmq.client.message import Receipt, SendStatus
+from cometmq.client.message import Message, Receipt, SendStatus
 from cometmq.client.queue_choice import QueueChoice
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import ClientClosed, CometError, PeerError, PeerTimeout, SendFailed
@@ -78,6 +78,16 @@ _HINTS: Final = {
 
 
 Listener = Callable[["Sending", "Receipt | CometError"], None]
+
+
+class SendHook(Protocol):
+    """Who wants to know of every send: traces, spans. Called on the loop; must neither block nor raise."""
+
+    def sending(self, message: Message) -> Mapping[str, str]:
+        """Further properties for a message that is about to leave."""
+
+    def sent(self, sending: Sending, with_what: Receipt | CometError) -> None:
+        """It ended: acknowledged, or given up. A batch is one."""
 
 
 class Sending:
@@ -148,6 +158,8 @@ class Sending:
                     future.exception()  # it is not lost: the listener has it
         if self.listener is not None:
             self.listener(self, with_what)
+        for hook in self.sender.hooks:
+            hook.sent(self, with_what)
 
 
 class Sender:
@@ -171,6 +183,7 @@ class Sender:
         self.loop = asyncio.get_running_loop()
         self.unique_ids = UniqueIds(pack_host(outward_ip("0.0.0.0"), 0)[:-4], os.getpid(), random.getrandbits(32))
         self.sent = self.retried = self.given_up = 0
+        self.hooks: list[SendHook] = []
         self.is_closed = False
         self._in_flight_max = in_flight_max
         self._bytes_max = in_flight_bytes_max
