@@ -1,11 +1,11 @@
 """Where a group's progress is kept: at the brokers for clustering, in a file of this machine for broadcasting.
 
 The file is Java's (`~/.rocketmq_offsets/<client>/<group>/offsets.json`), so a Python program may take over where a
-Java one stopped. It is replaced by renaming, and the one before stays as `.bak`, which is read if the file is not sound.
+Java one stopped. It is replaced by renaming, and the one before stays as `.bak`, which is read if that is not sound.
 Invariant: a store either tells an offset, says that there is none (None), or raises; a fault never looks like "none",
 because a group would then begin anew.
 
-Mirrors: OffsetStore, RemoteBrokerOffsetStore, LocalFileOffsetStore, RebalancePushImpl.computePullFromWhereWithException.
+Mirrors: OffsetStore, RemoteBrokerOffsetStore, LocalFileOffsetStore, RebalancePushImpl (computePullFromWhere).
 """
 
 from __future__ import annotations
@@ -135,19 +135,23 @@ class FileOffsets:
 
 
 def _load(path: Path) -> dict[MessageQueue, int]:
+    faults: list[str] = []
     for place in (path, _backup(path)):
         try:
             text = place.read_bytes()
+            offsets = decode_queue_offsets(text)
         except FileNotFoundError:
             continue
-        try:
-            offsets = decode_queue_offsets(text)
         except ProtocolError as fault:
-            log.warning("%s cannot be read, trying what was there before: %s", place, fault)
+            faults.append(f"{place}: {fault}")
             continue
         if offsets or b"offsetTable" in text:
             return offsets
-        log.warning("%s holds no offsets, trying what was there before", place)
+        faults.append(f"{place}: no offsets in it")
+    if faults:
+        raise ProtocolError(
+            f"the kept offsets cannot be read ({'; '.join(faults)}); mend the file, or delete it to begin anew"
+        )
     return {}
 
 

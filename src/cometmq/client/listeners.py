@@ -1,0 +1,90 @@
+"""The functions that a program gives to a push consumer, and how they are called.
+
+A listener is a coroutine function, which is awaited on the loop, or a plain one, which runs in a thread. It takes a
+message, or with `batch` a list of up to so many. Returning means done, raising means again: `RetryLater` says when.
+
+Mirrors: MessageListenerConcurrently, MessageListenerOrderly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from cometmq.client.message import ReceivedMessage, check_topic
+from cometmq.errors import InvalidArgument, RequestRefused
+from cometmq.filter import tags as tag_filter
+from cometmq.model.subscription import SQL92, SubscriptionData
+
+OneListener = Callable[[ReceivedMessage], Awaitable[Any] | Any]
+BatchListener = Callable[[Sequence[ReceivedMessage]], Awaitable[Any] | Any]
+
+
+class Listener:
+    """A function with the way to call it."""
+
+    __slots__ = ("batch", "function", "is_async", "takes_list")
+
+    def __init__(self, function: OneListener | BatchListener, batch: int | None) -> None:
+        if not callable(function):
+            raise InvalidArgument(f"a listener is a function, not {type(function).__name__}")
+        if batch is not None and batch < 1:
+            raise InvalidArgument(f"batch is {batch}; it must be at least 1")
+        self.function: Callable[[Any], Any] = function
+        self.is_async = _is_async(function)
+        self.takes_list = batch is not None
+        self.batch = batch or 1
+
+    async def hear(self, messages: list[ReceivedMessage], pool: Executor) -> None:
+        """Call it; what it raises is raised."""
+        argument: Any = messages if self.takes_list else messages[0]
+        if self.is_async:
+            await self.function(argument)
+            return
+        result = await asyncio.get_running_loop().run_in_executor(pool, self.function, argument)
+        if inspect.isawaitable(result):  # a plain function that calls an async one, as a lambda does
+            await result
+
+
+def _is_async(function: Any) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a consumer wants of a topic, and who hears it; the retry topic has no listener of its own."""
+
+    data: SubscriptionData
+    listener: Listener | None
+
+    def wants(self, message: ReceivedMessage) -> bool:
+        """The broker compares hashes of tags, so a few others may come along."""
+        return not self.data.tags_set or message.tags in self.data.tags_set
+
+
+def subscription_data(topic: str, tags: str | None, sql: str | None, now_ms: int) -> SubscriptionData:
+    """What a program asks for, checked; a broker compiles SQL92 and says what it does not like."""
+    check_topic(topic)
+    if sql is not None:
+        if tags is not None:
+            raise InvalidArgument("a subscription is either by tags or by sql")
+        if not sql.strip():
+            raise InvalidArgument("the sql expression is empty; leave it out to get everything")
+        return SubscriptionData(topic, sql, sub_version=now_ms, expression_type=SQL92)
+    if tags is not None and not isinstance(tags, str):
+        raise InvalidArgument('tags is a str: "created || paid" asks for both')
+    try:
+        found = tag_filter.parse(topic, tags, now_ms)
+    except RequestRefused:
+        raise InvalidArgument(f"{tags!r} names no tag") from None
+    for tag in found.tags_set:
+        if "|" in tag:
+            raise InvalidArgument(f"the tag {tag!r} holds a |; || stands between tags")
+    return found
