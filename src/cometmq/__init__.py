@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from cometmq.client.compression import Compression as Compression
+    from cometmq.client.consumer_functions import consumer as consumer
+    from cometmq.client.consumer_functions import run as run
+    from cometmq.client.lite_pull import LitePullConsumer as LitePullConsumer
     from cometmq.client.message import Message as Message
     from cometmq.client.message import Receipt as Receipt
     from cometmq.client.message import ReceivedMessage as ReceivedMessage
     from cometmq.client.message import SendStatus as SendStatus
     from cometmq.client.producer import Producer as Producer
+    from cometmq.client.push_consumer import PushConsumer as PushConsumer
     from cometmq.client.simple_consumer import SimpleConsumer as SimpleConsumer
     from cometmq.client.transaction import Decision as Decision
     from cometmq.client.transaction import Transaction as Transaction
     from cometmq.errors import CometError as CometError
+    from cometmq.errors import RetryLater as RetryLater
     from cometmq.model.queue import MessageQueue as MessageQueue
 
 __version__ = "0.1.0"
@@ -31,14 +36,19 @@ _PUBLIC: Final = {
     "CometError": "cometmq.errors",
     "Compression": "cometmq.client.compression",
     "Decision": "cometmq.client.transaction",
+    "LitePullConsumer": "cometmq.client.lite_pull",
     "Message": "cometmq.client.message",
     "MessageQueue": "cometmq.model.queue",
     "Producer": "cometmq.client.producer",
+    "PushConsumer": "cometmq.client.push_consumer",
     "Receipt": "cometmq.client.message",
     "ReceivedMessage": "cometmq.client.message",
+    "RetryLater": "cometmq.errors",
     "SendStatus": "cometmq.client.message",
     "SimpleConsumer": "cometmq.client.simple_consumer",
     "Transaction": "cometmq.client.transaction",
+    "consumer": "cometmq.client.consumer_functions",
+    "run": "cometmq.client.consumer_functions",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -22,6 +22,7 @@ from cometmq.model import properties
 from cometmq.net.routes import DONE, LATER, Call, Later, handles
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.offsets import decode_queue_offsets, encode_queue_status
+from cometmq.wire.bodies.running_info import encode_running_info
 from cometmq.wire.record import Record, body_crc, decode_record, pack_host
 from cometmq.wire.requests.clients import ConsumeMessageDirectly, GetConsumerRunningInfo, GetConsumerStatus
 from cometmq.wire.requests.consume import ResetOffsetInClient
@@ -88,7 +89,7 @@ class Inbound:
         info: dict[str, Any] = self._consumer(request.consumer_group).running_info()
         if request.jstack_enable:
             info = {**info, "jstack": _stacks()}
-        call.reply(body=fastjson.dumps(info))
+        call.reply(body=encode_running_info(info))
         return LATER
 
     @handles(ConsumeMessageDirectly)
