@@ -222,6 +222,7 @@ PROGRAM = """
             await producer.send(Message("orders", b"3"))
 
     async def send(namesrv):
+        asyncio.get_running_loop().slow_callback_duration = 60  # the machine may be busy, and a child is waited for
         async with Producer("sdk", namesrv=namesrv) as producer:
             await producer.send(Message("orders", b"1"))
             {inside}
