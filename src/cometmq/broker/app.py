@@ -19,6 +19,7 @@ from functools import partial
 from cometmq.broker import assignment, delay, locks, pop, reply, retry, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.admission import Admission
+from cometmq.broker.batch_intake import BatchIntake
 from cometmq.broker.beginnings import Beginnings
 from cometmq.broker.broadcast_offsets import BroadcastOffsets
 from cometmq.broker.core import Arrivals, Core
@@ -35,19 +36,23 @@ from cometmq.broker.handlers.resets import ResetHandlers
 from cometmq.broker.handlers.send import Send
 from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
+from cometmq.broker.inner_batches import refuse_stray_number
 from cometmq.broker.inner_messages import InnerMessages
 from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.intake import Intake
 from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
 from cometmq.broker.retry.dead_letters import DeadLetters
 from cometmq.broker.saved import Saved
+from cometmq.broker.sent_properties import SentProperties
 from cometmq.broker.settings import BrokerSettings, load_settings
 from cometmq.broker.target_topics import TargetTopics
 from cometmq.broker.topics import Topics
 from cometmq.broker.upkeep import Upkeep
 from cometmq.clock import Clock, SystemClock
+from cometmq.model import properties
 from cometmq.model.topic import TopicConfig
 from cometmq.net.name_servers import NameServers, address_server_url
 from cometmq.net.routes import Routes
@@ -175,20 +180,19 @@ class Broker:
             saved=saved,
         )
 
-        admission = Admission(config, durability)
-        targets = TargetTopics(config, topics)
+        messages = core.messages
+        messages.add_stage(refuse_stray_number, properties.INNER_NUM)
+        own_properties = {**acknowledgements.fixed_fields, properties.CLUSTER: config.broker_cluster_name}
+        sent = SentProperties(own_properties, messages.special_keys, lambda: unique_ids.make(self._clock.now_ms()))
         send = Send(
-            config,
             topics,
-            targets,
-            store,
-            durability,
-            admission,
-            acknowledgements,
-            core.messages,
-            unique_ids,
-            self._clock,
+            TargetTopics(config, topics),
+            Admission(config, durability),
+            Intake(config, topics, store, durability, messages, sent),
+            BatchIntake(store, durability, sent),
+            sent,
             DeadLetters(groups, topics, core.locks),
+            acknowledgements.fixed_fields,
         )
         broadcasts = BroadcastOffsets(config, members, offsets, Beginnings(store).first_offset, self._clock)
         pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store)

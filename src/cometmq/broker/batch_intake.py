@@ -1,0 +1,91 @@
+"""Taking in a batch: as the messages it is made of, or as one record where its topic keeps batches whole.
+
+Mirrors: SendMessageProcessor.sendBatchMessage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cometmq.broker.acknowledgements import BatchReceipt, Receipt
+from cometmq.broker.delivered_marks import without_marks
+from cometmq.broker.durability import Durability
+from cometmq.broker.inner_batches import WRAPPED_HERE, check_marks, check_not_delayed
+from cometmq.broker.intake import Destination, illegal
+from cometmq.broker.sent_properties import SentProperties, waits
+from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
+from cometmq.model import properties
+from cometmq.net.routes import Call
+from cometmq.store.engine import Store
+from cometmq.wire.batch import split_batch
+
+
+class BatchIntake:
+    """Takes batches that have passed the checks of their header."""
+
+    def __init__(self, store: Store, durability: Durability, sent: SentProperties) -> None:
+        self._store = store
+        self._durability = durability
+        self._sent = sent
+        self._id_prefix = store.store_host.hex().upper()
+
+    def take(self, destination: Destination, born_time_ms: int, outer: Mapping[str, str], call: Call) -> None:
+        """Store the messages of a batch one by one; `outer` are the properties of the batch itself."""
+        topic, queue_id, _, sys_flag, reconsume_times = destination
+        limit = self._store.config.max_message_size
+        if len(call.command.body) > limit:
+            raise RequestRefused(
+                "SYSTEM_ERROR", f"message body size exceeded: the batch has {len(call.command.body)} of {limit} bytes"
+            )
+        messages = without_marks(split_batch(call.command.body), call.command.body)
+        try:
+            check_marks(sys_flag, outer)
+            offsets, queue_offset, end = self._store.append_batch(
+                topic,
+                queue_id,
+                self._sent.of_batch(messages),
+                sys_flag,
+                born_time_ms,
+                call.channel.peer_host,
+                reconsume_times,
+            )
+        except MessageRefused as refused:
+            raise illegal(refused, self._store) from None
+        ids = (f"{self._id_prefix}%016X," * len(offsets))[:-1] % tuple(offsets)
+        receipt = Receipt(ids, queue_id, queue_offset, outer.get(properties.UNIQ_KEY))
+        self._durability.answer_when_safe(end, call, receipt, sync=waits(outer))
+
+    def take_whole(
+        self, destination: Destination, born_time_ms: int, found: dict[str, str], count: int, call: Call
+    ) -> None:
+        """Store a batch of `count` messages as one record."""
+        topic, queue_id, flag, sys_flag, reconsume_times = destination
+        found.pop(properties.DELIVERED_MARK, None)
+        uniq_key = found[properties.UNIQ_KEY]
+        wrapped = sys_flag & WRAPPED_HERE == WRAPPED_HERE
+        if not call.command.body:
+            raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
+        try:
+            check_not_delayed(found)
+            at, size, queue_offset, _ = self._store.append_inner_batch(
+                topic,
+                queue_id,
+                call.command.body,
+                found,
+                count,
+                sys_flag,
+                flag=flag,
+                born_time_ms=born_time_ms,
+                born_host=call.channel.peer_host,
+                reconsume_times=reconsume_times,
+            )
+        except MessageRefused as refused:
+            refusal = illegal(refused, self._store)
+            refusal.fields = {"batchUniqId": uniq_key} if wrapped else None
+            raise refusal from None
+        message_id = f"{self._id_prefix}{at:016X}"
+        receipt = Receipt(message_id, queue_id, queue_offset, uniq_key)
+        if wrapped:
+            receipt = BatchReceipt(message_id, queue_id, queue_offset, None)
+            receipt.uniq_key = uniq_key
+        self._durability.answer_when_safe(at + size, call, receipt, sync=waits(found))
