@@ -2,7 +2,8 @@
 
     place      a message gets its unit in the log and its slot on the wheel (memory)
     write      both to the system: from here on a kill loses nothing of it
-    prepare_flush → run     both to the disk, then the checkpoint that says so (worker thread)
+    prepare_flush → run     both to the disk, then the checkpoint that says so (worker thread); of two that meet, the
+                            later one does the work of both, and an old checkpoint never covers a new one
 
 What a kill between the writes can leave, `open` puts right:
 
@@ -15,7 +16,9 @@ Mirrors: TimerMessageStore (recover, recoverAndRevise, doEnqueue, prepareTimerCh
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from typing import Final
 
 from cometmq.errors import StoreError
@@ -37,6 +40,10 @@ class TimerFiles:
         self.log = TimerLog(fs, f"{root}/timerlog", log_file_size)
         self._sync_fault: str | None = None  # after it nobody knows what is on the disk
         self.checkpoint = TimerCheckpoint(fs, f"{root}/config/timercheck")
+        self._flushing = Lock()  # a stop cancels who waits for a flush, not the thread that does it
+        self._unsynced: deque[int] = deque()  # descriptors that no flush has synced yet
+        self._flushes = 0
+        self._flushed = 0  # the latest whose checkpoint is saved
 
     def open(self, log_end: int) -> None:
         """Load and put right; `log_end` is where the CommitLog ends."""
@@ -120,26 +127,34 @@ class TimerFiles:
 
     def prepare_flush(self) -> Callable[[], None]:
         """What brings everything written so far to the disk, then the checkpoint as it is now. Any thread runs it."""
-        fds = self.log.take_unsynced()
+        self._unsynced.extend(self.log.take_unsynced())
         self.checkpoint.log_flushed_pos = self.log.written
         data = self.checkpoint.pack_all()
+        self._flushes = number = self._flushes + 1
 
         def run() -> None:
-            if self._sync_fault is not None:
-                raise StoreError(self._sync_fault)
-            try:
-                if fds:
-                    self.log.sync(fds)
-                    self.wheel.sync()
-                self.checkpoint.save(data)
-            except OSError as fault:
-                self._sync_fault = (
-                    f"the timer's files could not be synced ({fault.strerror or fault}), so its progress is no longer "
-                    "saved: messages are delivered, and a start finds what was; check the disk and start again"
-                )
-                raise StoreError(self._sync_fault) from fault
+            with self._flushing:
+                if number > self._flushed:
+                    self._flush(data)
+                    self._flushed = number
 
         return run
+
+    def _flush(self, data: bytes) -> None:
+        if self._sync_fault is not None:
+            raise StoreError(self._sync_fault)
+        try:
+            fds = [self._unsynced.popleft() for _ in range(len(self._unsynced))]
+            if fds:
+                self.log.sync(fds)
+                self.wheel.sync()
+            self.checkpoint.save(data)
+        except OSError as fault:
+            self._sync_fault = (
+                f"the timer's files could not be synced ({fault.strerror or fault}), so its progress is no longer "
+                "saved: messages are delivered, and a start finds what was; check the disk and start again"
+            )
+            raise StoreError(self._sync_fault) from fault
 
     def delete_before(self, min_offset: int, write_time_ms: int) -> list[str]:
         """Forget log files of which no message is left; returns the files for `remove`."""
@@ -151,10 +166,12 @@ class TimerFiles:
             self._fs.unlink(path)
 
     def close(self) -> None:
-        """Let go, as a kill would; who wants more calls `write` and flushes before."""
-        self.log.close()
-        self.wheel.close()
-        self.checkpoint.close()
+        """Let go, as a kill would; who wants more calls `write` and flushes before. Waits for a flush under way."""
+        with self._flushing:
+            self._flushed = self._flushes  # one that has not begun finds nothing to do
+            self.log.close()
+            self.wheel.close()
+            self.checkpoint.close()
 
 
 def _count(unit: TimerUnit) -> int:

@@ -207,6 +207,44 @@ def test_a_log_without_its_checkpoint_is_read_from_the_start(tmp_path: Path) -> 
     assert offsets(open_files(tmp_path)) == list(range(8))
 
 
+def test_a_flush_that_comes_late_changes_nothing(tmp_path: Path) -> None:
+    """A stop cancels who waits for a flush; the thread may do it after the last one, or after the files are closed."""
+    files = open_files(tmp_path)
+    place(files, 0)
+    files.write()
+    files.checkpoint.queue_offset = 1
+    early = files.prepare_flush()
+    files.checkpoint.queue_offset = 2
+    last = files.prepare_flush()
+    last()
+    early()
+    files.checkpoint.queue_offset = 3
+    too_late = files.prepare_flush()
+    files.close()
+    too_late()
+    again = open_files(tmp_path)
+    assert again.checkpoint.queue_offset == 2
+    again.close()
+
+
+def test_the_later_flush_syncs_for_the_earlier(tmp_path: Path) -> None:
+    synced: list[int] = []
+
+    class Noted(QuickFs):
+        def sync(self, fd: int) -> None:
+            synced.append(fd)
+
+    files = TimerFiles(Noted(), str(tmp_path), precision_ms=1000, log_file_size=LOG_FILE_SIZE)
+    files.open(LOG_END)
+    place(files, 0)
+    files.write()
+    files.prepare_flush()
+    synced.clear()
+    files.prepare_flush()()
+    assert len(synced) == 3, "log, wheel and checkpoint"
+    files.close()
+
+
 class NoSync(QuickFs):
     """A disk that cannot sync, once."""
 
