@@ -71,14 +71,19 @@ class OffsetStore(Protocol):
 
 
 class BrokerOffsets:
-    """Each broker keeps the offsets of its queues."""
+    """Each broker keeps the offsets of its queues.
 
-    def __init__(self, instance: ClientInstance, group: str) -> None:
+    A broker answers 0 for a group that it does not know while a topic is so young that all of it is in memory; unless
+    it is told that the group wants to begin elsewhere (`zero_if_young`), which brokers before 5 do not heed.
+    """
+
+    def __init__(self, instance: ClientInstance, group: str, *, zero_if_young: bool = True) -> None:
         self._instance = instance
         self._group = group
+        self._zero_if_young = None if zero_if_young else False
 
     async def read(self, queue: MessageQueue) -> int | None:
-        request = QueryConsumerOffset(str(queue.topic), queue.queue_id, self._group)
+        request = QueryConsumerOffset(str(queue.topic), queue.queue_id, self._group, self._zero_if_young)
         answer = await self._instance.exchange(str(queue.broker_name), request, or_any=True)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None

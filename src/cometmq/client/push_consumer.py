@@ -209,7 +209,7 @@ class PushConsumer:
         self._store: OffsetStore = (
             FileOffsets(self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT", group, self._folder)
             if self.is_broadcasting
-            else BrokerOffsets(instance, group)
+            else BrokerOffsets(instance, group, zero_if_young=not isinstance(self._start_from, datetime))
         )
         self._assignments = Assignments(
             instance,
