@@ -33,13 +33,18 @@ log = logging.getLogger("cometmq.client")
 
 COUNT_MAX: Final = 32  # more are refused by brokers
 POLL_S_MAX: Final = 15.0
-FULL_PAUSE_S: Final = 0.2  # the broker has too many who wait
+BUSY_PAUSE_S: Final = 0.2
 FAULT_PAUSE_S: Final = 0.5
 FAULT_PAUSE_S_MAX: Final = 5.0
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _NOTHING: Final = (int(ResponseCode.POLLING_TIMEOUT), int(ResponseCode.PULL_NOT_FOUND))
-_FULL: Final = int(ResponseCode.POLLING_FULL)
+_BUSY: Final = (
+    int(ResponseCode.POLLING_FULL),
+    int(ResponseCode.SYSTEM_BUSY),
+    int(ResponseCode.FLOW_CONTROL),
+    int(ResponseCode.SERVICE_NOT_AVAILABLE),
+)
 _NOT_SUPPORTED: Final = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 
@@ -114,19 +119,25 @@ class Pops:
             yield popped
 
     @property
+    def is_asking(self) -> bool:
+        return bool(self._pops)
+
+    @property
     def is_idle(self) -> bool:
         return not self._pops and not self._ready
 
     def ask(self, count: int, poll_s: float) -> list[asyncio.Task[None]]:
-        """Pop from all brokers that are not asked already; the pops under way."""
+        """Pop from all brokers that are not asked already; these pops."""
         topic = self.wish.wanted.topic
         brokers = {queue.broker_name or "" for queue in self._instance.readable_queues(topic)}
         now = self._loop.time()
+        asked = []
         for broker in brokers - self._pops.keys():
             if self._pauses.get(broker, 0.0) <= now and self._instance.routes.address(broker, MASTER_ID) is not None:
                 running = self._pop(broker, min(count, COUNT_MAX), min(poll_s, POLL_S_MAX))
                 self._pops[broker] = self._instance.spawn(running, f"pop of {topic} from {broker}")
-        return list(self._pops.values())
+                asked.append(self._pops[broker])
+        return asked
 
     def pause_s(self) -> float:
         """How long nobody may be asked."""
@@ -174,8 +185,8 @@ class Pops:
     def _answered(self, broker: str, answer: Command) -> None:
         if answer.code == _SUCCESS:
             self._take_in(broker, answer)
-        elif answer.code == _FULL:
-            self._pauses[broker] = self._loop.time() + FULL_PAUSE_S
+        elif answer.code in _BUSY:
+            self._pauses[broker] = self._loop.time() + BUSY_PAUSE_S
         elif answer.code == _NOT_SUPPORTED:
             raise ServerTooOld(
                 f"broker {broker} knows no pop (200050), which a SimpleConsumer needs; Apache RocketMQ has it since "

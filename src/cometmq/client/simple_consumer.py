@@ -74,7 +74,7 @@ class SimpleConsumer:
         self._pops: dict[tuple[Any, ...], Pops] = {}
         self._out: dict[Popped, None] = {}
         self._room: asyncio.Future[None] | None = None
-        self.counters = {"received": 0, "acknowledged": 0}
+        self._counts = {"received": 0, "acknowledged": 0}
 
     # --- coming and going
 
@@ -127,6 +127,11 @@ class SimpleConsumer:
         """How many messages are handed out, not acknowledged, and invisible to others."""
         self._forget_late()
         return len(self._out)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How many messages were received and acknowledged, and are in flight."""
+        return {**self._counts, "in_flight": len(self._out)}
 
     # --- receiving
 
@@ -227,22 +232,23 @@ class SimpleConsumer:
             if left_s > 0 or is_first:
                 asked.update(pops.ask(max_messages, max(left_s, 0.0)))
                 is_first = False
-            elif all(task.done() for task in asked):
+            asked = {task for task in asked if not task.done()}
+            if (
+                left_s <= 0 and not asked
+            ):  # pops of earlier receives may be under way; the next one gets what they bring
                 pops.give_up()
                 return None
-            if all(task.done() for task in asked):
-                await asyncio.sleep(min(pops.pause_s(), max(left_s, 0.0)))
-                continue
-            # Whoever was asked for no longer than `wait` answers about then: worth the moment.
-            await pops.news(left_s if left_s > 0 else instance.options.request_timeout_ms / 1000)
+            if pops.is_asking:
+                # Whoever was asked for no longer than `wait` answers about then: worth the moment.
+                await pops.news(left_s if left_s > 0 else instance.options.request_timeout_ms / 1000)
+            else:
+                await asyncio.sleep(min(pops.pause_s(), left_s))
             await self._drop_unwanted(pops)
-            if loop.time() - until_s > instance.options.request_timeout_ms / 1000:
-                return None
 
     def _handed_out(self, popped: Popped | None) -> Popped | None:
         if popped is not None:
             self._out[popped] = None
-            self.counters["received"] += 1
+            self._counts["received"] += 1
         return popped
 
     async def _drop_unwanted(self, pops: Pops) -> None:
@@ -306,7 +312,7 @@ class SimpleConsumer:
             return
         await self._acknowledger.ack(popped.message.topic, popped.handle)
         popped.is_done = True
-        self.counters["acknowledged"] += 1
+        self._counts["acknowledged"] += 1
         self._settled(popped)
 
     async def change_popped(self, popped: Popped, duration: timedelta) -> None:
