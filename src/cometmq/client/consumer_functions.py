@@ -36,12 +36,12 @@ class ConsumerFunction(Generic[P, R]):
         function: Callable[P, R],
         topic: str,
         group: str,
-        tags: str | None,
+        tags: str | Sequence[str] | None,
         sql: str | None,
         batch: int | None,
         options: dict[str, Any],
     ) -> None:
-        subscription_data(topic, tags, sql, 0)  # a mistake is told where it was made
+        subscription_data(topic, tags, sql)  # a mistake is told where it was made
         listener: Callable[..., Any] = function
         Listener(listener, batch)
         self.function = function
@@ -77,7 +77,7 @@ def consumer(
     topic: str,
     *,
     group: str,
-    tags: str | None = None,
+    tags: str | Sequence[str] | None = None,
     sql: str | None = None,
     batch: int | None = None,
     **options: Any,

@@ -16,10 +16,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from cometmq.client.message import ReceivedMessage, check_topic
-from cometmq.errors import InvalidArgument, RequestRefused
-from cometmq.filter import tags as tag_filter
-from cometmq.model.subscription import SQL92, SubscriptionData
+from cometmq.client.message import ReceivedMessage
+from cometmq.client.wanted import subscription
+from cometmq.errors import InvalidArgument
+from cometmq.model.subscription import SubscriptionData
 
 OneListener = Callable[[ReceivedMessage], Awaitable[Any] | Any]
 BatchListener = Callable[[Sequence[ReceivedMessage]], Awaitable[Any] | Any]
@@ -69,21 +69,9 @@ class Subscription:
         return not self.data.tags_set or message.tags in self.data.tags_set
 
 
-def subscription_data(topic: str, tags: str | None, sql: str | None, now_ms: int) -> SubscriptionData:
-    """What a program asks for, checked; a broker compiles SQL92 and says what it does not like."""
-    check_topic(topic)
-    if sql is not None:
-        if tags is not None:
-            raise InvalidArgument("a subscription is either by tags or by sql")
-        if not sql.strip():
-            raise InvalidArgument("the sql expression is empty; leave it out to get everything")
-        return SubscriptionData(topic, sql, sub_version=now_ms, expression_type=SQL92)
-    if tags is not None and not isinstance(tags, str):
-        raise InvalidArgument('tags is a str: "created || paid" asks for both')
-    try:
-        found = tag_filter.parse(topic, tags, now_ms)
-    except RequestRefused:
-        raise InvalidArgument(f"{tags!r} names no tag") from None
+def subscription_data(topic: str, tags: str | Sequence[str] | None, sql: str | None) -> SubscriptionData:
+    """What a program asks for, checked."""
+    found = subscription(topic, tags, sql)
     for tag in found.tags_set:
         if "|" in tag:
             raise InvalidArgument(f"the tag {tag!r} holds a |; || stands between tags")

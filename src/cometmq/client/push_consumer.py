@@ -145,7 +145,7 @@ class PushConsumer:
         topic: str,
         listener: OneListener | BatchListener,
         *,
-        tags: str | None = None,
+        tags: str | Sequence[str] | None = None,
         sql: str | None = None,
         batch: int | None = None,
     ) -> Self:
@@ -153,7 +153,7 @@ class PushConsumer:
 
         With `batch` the listener takes a list of up to so many messages.
         """
-        data = subscription_data(topic, tags, sql, int(time.time() * 1000))
+        data = subscription_data(topic, tags, sql)
         self._subscriptions[topic] = Subscription(data, Listener(listener, batch))
         self._subscriptions_changed()
         return self
