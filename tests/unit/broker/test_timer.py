@@ -289,3 +289,17 @@ async def test_what_has_no_time_in_the_timer_topic_is_passed_over(broker: StartB
         await send(channel, "stray", topic=TIMER_TOPIC)
         await send(channel, "m", TIMER_DELAY_MS=100)
         assert [record.body for record in await delivered(channel, 1)] == [b"m"]
+
+
+async def test_properties_without_room_for_ours_are_delivered_as_they_were(broker: StartBroker) -> None:
+    """Accepted is accepted: what Java and we add on the way must not cost the message."""
+    async with broker() as (_, channel):
+        text, sizes = "", range(properties.PROPERTIES_SIZE_MAX, 32_000, -1)
+        for size in sizes:  # the largest that the timer topic takes
+            text = "x" * size
+            if (await send(channel, "full", TIMER_DELAY_MS=300, user=text)).code == ResponseCode.SUCCESS:
+                break
+        await send(channel, "next", TIMER_DELAY_MS=300)
+        found = await delivered(channel, 2)
+        assert [record.body for record in found] == [b"full", b"next"]
+        assert found[0].properties["user"] == text

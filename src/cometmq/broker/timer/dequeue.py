@@ -32,6 +32,9 @@ log = logging.getLogger("cometmq.timer")
 
 CHUNK: Final = 200  # messages made ready or delivered between two pauses
 READY_BYTES_MAX: Final = 128 << 20
+TOLD_ON_THE_WAY: Final = frozenset(
+    {properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES}
+)
 
 
 class Dequeue:
@@ -167,7 +170,9 @@ class Dequeue:
                         data = one.properties_data + last_property
                         placed = append(message.topic, message.queue_id, message.body, data, *one.rest)
                     self.end = placed.physical_offset + placed.size
-                except (MessageRefused, RequestRefused) as refused:
+                except MessageRefused as refused:
+                    self._deliver_plain(one, refused)
+                except RequestRefused as refused:
                     log.warning("a message for %s could not be delivered and is dropped: %s", one.topic, refused)
                 counts[one.topic] += 1 if one.recalls is not None else -1
                 self._drop_first(slot, ready)
@@ -175,6 +180,19 @@ class Dequeue:
             self._durability.end_turn_soon()
             for topic, count in counts.items():
                 self._metrics.add(topic, count, now_ms)
+
+    def _deliver_plain(self, one: Ready, refused: MessageRefused) -> None:
+        """Its properties may have no room for what the way adds: then it goes without that, its mark at the last."""
+        message, full = one.message, one.message.properties
+        for left_out in (TOLD_ON_THE_WAY, {*TOLD_ON_THE_WAY, properties.DELIVERED_MARK}):
+            message.properties = {key: value for key, value in full.items() if key not in left_out}
+            try:
+                placed = self._messages.put(message)
+            except MessageRefused:
+                continue
+            self.end = placed.physical_offset + placed.size
+            return
+        log.warning("a message for %s could not be delivered and is dropped: %s", one.topic, refused)
 
     def _drop_first(self, slot: OpenSlot, ready: deque[Ready]) -> None:
         done = ready.popleft()
