@@ -11,9 +11,11 @@ import pytest
 from tests.conftest import StartBroker
 
 from cometmq.broker.app import load_settings
-from cometmq.errors import PeerRefused, PeerTimeout
+from cometmq.broker.inner_messages import InnerMessage, InnerMessages
+from cometmq.errors import PeerRefused, PeerTimeout, StoreNotWritable
 from cometmq.model.names import CHECK_MAX_TIME_TOPIC, HALF_OP_TOPIC, HALF_TOPIC
 from cometmq.net.channel import Channel
+from cometmq.store.append import Appended
 from cometmq.store.engine import Store
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.message_id import offset_id
@@ -268,3 +270,28 @@ async def test_a_producer_that_does_not_read_is_not_asked(broker: StartBroker) -
         assert sorted(await bodies(channel, 100)) == sorted(keys)
         deaf.close()
         member.close()
+
+
+@pytest.mark.parametrize("verdict", [COMMIT, ROLLBACK])
+async def test_an_end_that_could_not_be_written_down_is_written_down_by_the_next_try(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch, verdict: int
+) -> None:
+    put, failing = InnerMessages.put, [True]
+
+    def full(self: InnerMessages, message: InnerMessage, **how: bool) -> Appended:
+        if failing and message.topic == HALF_OP_TOPIC:
+            raise StoreNotWritable("no room")
+        return put(self, message, **how)
+
+    monkeypatch.setattr(InnerMessages, "put", full)
+    async with broker(transactionOpMsgMaxSize="1") as (_, channel):
+        begun = await begin(channel, "a")
+        answer = await channel.exchange(begun.end(verdict).command())
+        assert (answer.code == ResponseCode.SUCCESS) is (verdict == COMMIT)  # delivered is enough to know it by
+        again = await channel.exchange(begun.end(verdict).command())
+        assert again.code == answer.code
+        failing.clear()
+        assert (await channel.exchange(begun.end(verdict).command())).code == ResponseCode.SUCCESS
+        if verdict == ROLLBACK:
+            assert [bytes(one.body) for one in await stored(channel, HALF_OP_TOPIC)] == [b"0,"]
+        assert await bodies(channel, int(verdict == COMMIT)) == ["a"] * (verdict == COMMIT)

@@ -80,6 +80,8 @@ class TransactionHandlers:
         elif before is not verdict:
             how = before.name.lower().replace("_", " ") if before < State.ENDED else "ended"
             raise RequestRefused("ILLEGAL_OPERATION", f"The transaction is {how} already; nothing was changed")
+        elif verdict is State.ROLLED_BACK:  # it may have failed before, halfway
+            self._last_end = max(self._last_end, self._transactions.written_down())
         self._reply_when_safe(self._last_end, call)
         return LATER
 

@@ -63,12 +63,15 @@ class Ops:
         self._gathered.append(text)
         self._size += len(text)
         if self._size >= self._size_max:
-            self.write()
+            self._try_to_write()  # who ends a transaction has done so, whatever becomes of this
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._interval_s, self._write_late)
 
     def _write_late(self) -> None:
         self._timer = None
+        self._try_to_write()
+
+    def _try_to_write(self) -> None:
         try:
             self.write()
         except StoreError as fault:  # the next round of checks tries again

@@ -80,6 +80,10 @@ class Transactions:
     def roll_back(self, half: Half) -> int:
         """End an open transaction without a message; returns the end of what must be safe."""
         self._end(half, State.ROLLED_BACK)
+        return self.written_down()
+
+    def written_down(self) -> int:
+        """Write down what has ended, if that failed before; returns the end of what must be safe."""
         self.ops.write()
         return self.ops.end_offset
 
