@@ -221,11 +221,14 @@ async def test_hooks(server: Server) -> None:
     ended: list[object] = []
 
     class Hook:
-        def sending(self, message: Message) -> dict[str, str]:
+        def sending(self, message: Message, unique_key: str) -> dict[str, str]:
             return {"traceparent": f"of {message.body!r}"}
 
         def sent(self, sending: Sending, with_what: object) -> None:
             ended.append(with_what)
+
+        def transaction_ended(self, end: object) -> None:
+            ended.append(end)
 
     async with Producer("sdk", namesrv=server.namesrv) as producer:
         producer.add_hook(Hook())

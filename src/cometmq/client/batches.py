@@ -58,7 +58,7 @@ def split(messages: Sequence[Message], sender: Sender, size_max: int) -> list[Ch
         if len(message.body) > size_max:
             raise InvalidMessage(f"a body of {len(message.body)} bytes is over the limit of {size_max}")
         unique_key = sender.unique_ids.make(sender.clock.now_ms())
-        more = "".join([properties.render(hook.sending(message)) for hook in sender.hooks])
+        more = "".join([properties.render(hook.sending(message, unique_key)) for hook in sender.hooks])
         data = property_text(message, unique_key, more).encode()
         if len(data) > properties.PROPERTIES_SIZE_MAX:
             raise InvalidMessage(f"the properties take {len(data)} bytes; {properties.PROPERTIES_SIZE_MAX} fit")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from cometmq.client import batches, requests, topics, transaction
 from cometmq.client.compression import Compression, codec, compress
@@ -45,6 +45,9 @@ from cometmq.wire.recall_handle import RecallHandle
 from cometmq.wire.requests.timer import RecallMessage, RecallMessageReply
 from cometmq.wire.requests.transaction import CheckTransactionState
 
+if TYPE_CHECKING:
+    from cometmq.client.trace import TraceWriter
+
 Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 IN_FLIGHT_MAX: Final = 4096
@@ -72,10 +75,11 @@ class Producer:
         compression_level: int = 5,
         new_topic_queues: int = 4,
         checker: Checker | None = None,
+        trace: bool = False,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
-        """`compress_over=None` never packs; further `options` are those of `ClientOptions`."""
+        """`compress_over=None` never packs; `trace` tells the trace topic of all sends; see also `ClientOptions`."""
         self.group = check_group(group)
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
         for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
@@ -100,6 +104,8 @@ class Producer:
         self._level = compression_level
         self._new_queues = new_topic_queues
         self._checker = checker
+        self._traces = trace
+        self._trace_writer: TraceWriter | None = None
         self._instance: ClientInstance | None = None
         self._sender: Sender | None = None
 
@@ -119,7 +125,16 @@ class Producer:
             new_queues=self._new_queues,
         )
         instance.add_producer(self)
+        if self._traces:
+            await self._start_trace(self._sender)
         return self
+
+    async def _start_trace(self, sender: Sender) -> None:
+        from cometmq.client.trace import PRODUCE, SendTrace, TraceWriter  # it is a producer itself
+
+        self._trace_writer = writer = TraceWriter(self._options, self.group, PRODUCE)
+        await writer.start()
+        sender.hooks.append(SendTrace(writer, self.group))
 
     async def close(self) -> None:
         """Wait for what is under way, say good-bye to the brokers, close; bounded in time, harmless twice."""
@@ -128,6 +143,8 @@ class Producer:
             return
         try:
             await sender.close(self._timeout_ms / 1000)
+            if self._trace_writer is not None:
+                await self._trace_writer.close()
             await instance.remove_producer(self)
         finally:
             await instance.leave()
@@ -161,7 +178,10 @@ class Producer:
         if sender is None:
             return {"sent": 0, "retried": 0, "given_up": 0, "in_flight": 0}
         counts = {"sent": sender.sent, "retried": sender.retried, "given_up": sender.given_up}
-        return {**counts, "in_flight": sender.in_flight}
+        counts["in_flight"] = sender.in_flight
+        if (writer := self._trace_writer) is not None:
+            counts |= {"traced": writer.written, "trace_lost": writer.dropped + writer.failed}
+        return counts
 
     # --- sending
 
@@ -250,10 +270,10 @@ class Producer:
             )
         if message.topic in names.NOT_SENDABLE_TOPICS:
             raise InvalidMessage(f"{message.topic} is a topic of the system; nobody may send to it")
-        for hook in sender.hooks:
-            more += render(hook.sending(message))
         now_ms = sender.clock.now_ms()
         unique_key = sender.unique_ids.make(now_ms)
+        for hook in sender.hooks:
+            more += render(hook.sending(message, unique_key))
         text = property_text(message, unique_key, more)
         if len(text) * 4 > PROPERTIES_SIZE_MAX and len(text.encode()) > PROPERTIES_SIZE_MAX:
             raise InvalidMessage(f"the properties take {len(text.encode())} bytes; {PROPERTIES_SIZE_MAX} fit")

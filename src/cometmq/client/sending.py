@@ -19,7 +19,7 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import Message, Receipt, SendStatus
@@ -83,19 +83,34 @@ Listener = Callable[["Sending", "Receipt | CometError"], None]
 class SendHook(Protocol):
     """Who wants to know of every send: traces, spans. Called on the loop; must neither block nor raise."""
 
-    def sending(self, message: Message) -> Mapping[str, str]:
+    def sending(self, message: Message, unique_key: str) -> Mapping[str, str]:
         """Further properties for a message that is about to leave."""
 
-    def sent(self, sending: Sending, with_what: Receipt | CometError) -> None:
-        """It ended: acknowledged, or given up. A batch is one."""
+    def sent(self, sending: Sending, with_what: Receipt | CometError | None) -> None:
+        """It ended: acknowledged, given up, or (None) written one-way. A batch is one, with all its unique keys."""
+
+    def transaction_ended(self, end: TransactionEnd) -> None:
+        """The producer is about to tell the broker how a transaction ended."""
+
+
+class TransactionEnd(NamedTuple):
+    """How a transaction ended; `broker` is an address, `is_check` whether the broker had to ask."""
+
+    topic: str
+    message_id: str
+    properties: Mapping[str, str]
+    broker: str | None
+    state: str
+    is_check: bool
 
 
 class Sending:
     """One send under way; also what a connection knows as the waiter for its answer."""
 
     __slots__ = (
-        "attempt", "attempt_until", "attempts", "body", "born_ms", "channel", "flag", "future", "kind", "listener",
-        "opaque", "pinned", "properties", "queue", "sender", "started", "sys_flag", "topic", "unique_key", "until",
+        "answer", "attempt", "attempt_until", "attempts", "body", "born_ms", "channel", "flag", "future", "kind",
+        "listener", "opaque", "pinned", "properties", "queue", "sender", "started", "sys_flag", "topic",
+        "unique_key", "until",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +142,7 @@ class Sending:
         self.attempt = 0
         self.queue: MessageQueue | None = pinned
         self.channel: Channel | None = None
+        self.answer: Command | None = None
         self.opaque = 0
         self.born_ms = born_ms
         self.future: asyncio.Future[Any] = sender.loop.create_future()
@@ -287,6 +303,8 @@ class Sender:
         )
         channel.send(head, sending.body)
         self.sent += 1
+        for hook in self.hooks:
+            hook.sent(sending, None)
 
     async def _room(self) -> None:
         while not self.is_closed and not self._has_room:
@@ -327,6 +345,7 @@ class Sender:
             self._refused(sending, answer, broker_name)
             return
         self._close(sending)
+        sending.answer = answer
         self.sent += 1
         if self.choice.is_curious:
             self.choice.answered(broker_name, self.loop.time() - sending.started)

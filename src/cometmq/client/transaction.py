@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from cometmq.client.message import Message, Receipt, ReceivedMessage, SendStatus
-from cometmq.client.sending import Sender
+from cometmq.client.message import Message, Receipt, ReceivedMessage, SendStatus, property_text
+from cometmq.client.sending import Sender, TransactionEnd
 from cometmq.errors import InvalidMessage, PeerError, ProtocolError
 from cometmq.model import properties
 from cometmq.model.sysflag import MessageFlag
@@ -44,6 +44,11 @@ class Decision(Enum):
 
 Checker = Callable[[ReceivedMessage], "Decision | Awaitable[Decision]"]
 Executor = Callable[[Message], "Decision | Awaitable[Decision]"]
+_STATES: Final = {  # LocalTransactionState's names
+    Decision.COMMIT: "COMMIT_MESSAGE",
+    Decision.ROLLBACK: "ROLLBACK_MESSAGE",
+    Decision.UNKNOWN: "UNKNOW",
+}
 _PREPARED: Final = int(MessageFlag.TRANSACTION_PREPARED)
 
 
@@ -79,6 +84,10 @@ async def _begin(producer: Producer, sender: Sender, message: Message) -> Receip
 
 async def _end(sender: Sender, message: Message, receipt: Receipt, decision: Decision) -> None:
     """Tell the broker. If that fails it asks the checker, so a failure here is none of the transaction."""
+    if sender.hooks:
+        known = properties.parse(property_text(message, receipt.message_id))
+        broker = sender.instance.routes.address(receipt.broker_name)
+        _tell_hooks(sender, message.topic, receipt.message_id, known, broker, decision)
     try:
         _, physical_offset = parse_offset_id(receipt.offset_message_id)
         request = EndTransaction(
@@ -150,7 +159,25 @@ async def check(
         transaction_id=request.transaction_id,
         topic=message.topic,
     )
+    if sender.hooks:
+        known = message.properties
+        _tell_hooks(sender, message.topic, message.message_id, known, asker.peer, decision, is_check=True)
     asker.notify(answer)
+
+
+def _tell_hooks(
+    sender: Sender,
+    topic: str,
+    message_id: str,
+    known: Mapping[str, str],
+    broker: str | None,
+    decision: Decision,
+    *,
+    is_check: bool = False,
+) -> None:
+    end = TransactionEnd(topic, message_id, known, broker, _STATES[decision], is_check)
+    for hook in sender.hooks:
+        hook.transaction_ended(end)
 
 
 async def _decided(found: Decision | Awaitable[Decision]) -> Decision:
