@@ -15,7 +15,10 @@ from tests.sdk.push_kit import Heard, consuming, new, producing, send, until
 from cometmq import Message, PushConsumer, ReceivedMessage, RetryLater
 from cometmq.client.rebalance import ByCircle, ConsistentHash
 from cometmq.errors import ClientClosed, InvalidArgument
+from cometmq.wire import fastjson
+from cometmq.wire.bodies.assignment import POP, RequestMode
 from cometmq.wire.requests.consume import UpdateConsumerOffset
+from cometmq.wire.requests.members import SetMessageRequestMode
 
 
 async def test_everything_once_and_on_from_there(server: Server) -> None:
@@ -293,7 +296,7 @@ async def test_an_offset_that_is_not_there(server: Server) -> None:
             await until(lambda: {5, 6, 7} <= set(heard.numbers))
 
 
-@pytest.mark.parametrize("strategy", ["AVG", ConsistentHash()], ids=str)
+@pytest.mark.parametrize("strategy", ["AVG", ConsistentHash()], ids=["by the broker", "by hash"])
 async def test_the_broker_divides(server: Server, strategy: object) -> None:
     topic, group, heard = new(), new("group"), Heard()
     by_server = strategy == "AVG"
@@ -306,6 +309,36 @@ async def test_the_broker_divides(server: Server, strategy: object) -> None:
         await send(producer, topic, range(100))
         await until(lambda: len(heard.messages) >= 100)
     assert heard.counts == dict.fromkeys(range(100), 1)
+
+
+async def test_popping_where_the_broker_says_so(server: Server) -> None:
+    topic, group = new(), new("group")
+    heard = Heard()
+
+    async def hear(message: ReceivedMessage) -> None:
+        await heard(message)
+        if message.body == b"7":
+            raise ValueError("a dead letter, as there is no second attempt")
+
+    ways: dict[str, object] = {"server_assignment": True, "max_reconsume_times": 0}
+    async with producing(server, topic) as producer:
+        async with consuming(server, group, topic, hear, **ways):  # makes the group
+            pass
+        mode = fastjson.dumps(RequestMode(topic, group, POP).to_json())
+        await producer.instance.call("broker-a", SetMessageRequestMode(), mode)
+        async with consuming(server, group, topic, hear, **ways) as one, consuming(server, group, topic, hear, **ways):
+            await until(lambda: any(queue.queue_id == -1 for queue in one.queues))
+            await send(producer, topic, range(200), tags="t")
+            await until(lambda: len(heard.messages) >= 200)
+            (dead,) = await server.read(f"%DLQ%{group}")
+            await until(lambda: one.counters["held_messages"] == 0)
+            assert one.running_info()["mqPopTable"]
+        assert heard.counts == dict.fromkeys(range(200), 1)
+        assert dead.body == b"7"
+        await send(producer, topic, range(200, 210))
+        async with consuming(server, group, topic, hear, **ways):
+            await until(lambda: len(heard.messages) >= 210)
+        assert heard.counts == dict.fromkeys(range(210), 1)
 
 
 async def test_topics_come_and_go(server: Server) -> None:

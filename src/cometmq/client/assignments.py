@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from cometmq.client.instance import ClientInstance
+from cometmq.client.pop_loop import PopLoop, PopQueue
 from cometmq.client.process_queue import ProcessQueue
 from cometmq.client.rebalance import AssignmentStrategy, assign
-from cometmq.errors import CometError, TopicNotFound
+from cometmq.errors import CometError, PeerUnreachable, TopicNotFound
 from cometmq.model.names import RETRY_PREFIX
 from cometmq.model.queue import MessageQueue
 from cometmq.wire.bodies.assignment import POP, AssignmentQuery, decode_assignment
@@ -28,27 +29,49 @@ log = logging.getLogger("cometmq.client")
 
 INTERVAL_S: Final = 20.0
 INTERVAL_UNBALANCED_S: Final = 1.0
+_AT_ONCE_MAX: Final = 32  # queues that are taken up together
 
 
 class Holding:
-    """A queue that is ours: its messages, the task that pulls them, and the offset that was saved last."""
+    """A queue that is ours: its messages, the task that fills it, and the offset that was saved last."""
 
-    __slots__ = ("queue", "saved", "task")
+    __slots__ = ("pop_loop", "queue", "saved", "task")
 
-    def __init__(self, queue: ProcessQueue, task: asyncio.Task[None]) -> None:
+    def __init__(
+        self, queue: ProcessQueue | PopQueue, task: asyncio.Task[None], pop_loop: PopLoop | None = None
+    ) -> None:
         self.queue = queue
         self.task = task
+        self.pop_loop = pop_loop
         self.saved: int | None = None
+
+    @property
+    def is_popped(self) -> bool:
+        return self.pop_loop is not None
+
+    def stop(self) -> None:
+        """Ask for no more messages, and let none of those that are here be taken."""
+        self.queue.is_dropped = True
+        if self.pop_loop is not None:
+            self.pop_loop.stop()
+        else:
+            self.task.cancel()
 
 
 class QueueKeeper(Protocol):
     """What is done with a queue that comes or goes."""
 
-    async def take_up(self, queue: MessageQueue) -> Holding | None:
+    @property
+    def held(self) -> dict[MessageQueue, Holding]: ...
+
+    async def take_up(self, queue: MessageQueue, is_popped: bool) -> Holding | None:
         """Begin with a queue; None if it cannot be had yet."""
 
     async def let_go(self, queue: MessageQueue, holding: Holding) -> None:
         """End with a queue that is marked as dropped; returns when another member may have it."""
+
+
+Share = dict[MessageQueue, bool]  # queues, and whether they are popped
 
 
 class Assignments:
@@ -69,13 +92,13 @@ class Assignments:
         self._group = group
         self._topics = topics
         self._keeper = keeper
+        self._held = keeper.held
         self._strategy = strategy
         self._takes_all = takes_all
         self._by_server = by_server
         self._due = asyncio.Event()
         self._leaving: dict[MessageQueue, asyncio.Task[None]] = {}
         self._missing: set[str] = set()
-        self.held: dict[MessageQueue, Holding] = {}
 
     def soon(self) -> None:
         """Something has changed: look again."""
@@ -107,7 +130,7 @@ class Assignments:
             except Exception:
                 log.exception("group %s: dividing the queues of %s failed", self._group, topic)
                 is_balanced = False
-        for queue in [queue for queue in self.held if queue.topic not in wanted]:
+        for queue in [queue for queue in self._held if queue.topic not in wanted]:
             self._drop(queue)
         return is_balanced
 
@@ -115,24 +138,26 @@ class Assignments:
         mine = await self._share(topic)
         if mine is None:
             return False
-        for queue in [queue for queue in self.held if queue.topic == topic]:
-            if queue not in mine:
+        for queue in [queue for queue in self._held if queue.topic == topic]:
+            holding = self._held[queue]
+            # A task that has ended is a fault that should not be: begin anew.
+            if mine.get(queue) is not holding.is_popped or holding.task.done():
                 self._drop(queue)
-            elif self.held[queue].task.done():  # a fault that should not be; begin anew
-                self._drop(queue)
-                return False
-        is_balanced = True
-        for queue in sorted(mine):
-            if queue in self.held:
-                continue
-            holding = None if queue in self._leaving else await self._keeper.take_up(queue)
-            if holding is None:
-                is_balanced = False
-            else:
-                self.held[queue] = holding
-        return is_balanced
+        new = [queue for queue in sorted(mine) if queue not in self._held and queue not in self._leaving]
+        for start in range(0, len(new), _AT_ONCE_MAX):
+            chunk = new[start : start + _AT_ONCE_MAX]
+            ends = await asyncio.gather(*[self._take_up(queue, mine[queue]) for queue in chunk], return_exceptions=True)
+            for fault in ends:
+                if fault is not None:
+                    raise fault
+        return all(queue in self._held for queue in mine)
 
-    async def _share(self, topic: str) -> set[MessageQueue] | None:
+    async def _take_up(self, queue: MessageQueue, is_popped: bool) -> None:
+        holding = await self._keeper.take_up(queue, is_popped)
+        if holding is not None:
+            self._held[queue] = holding
+
+    async def _share(self, topic: str) -> Share | None:
         """The queues that should be ours; None if nobody can say now."""
         try:
             await self._instance.route(topic)
@@ -144,30 +169,30 @@ class Assignments:
         self._missing.discard(topic)
         queues = self._instance.readable_queues(topic)
         if self._takes_all:
-            return set(queues)
+            return dict.fromkeys(queues, False)
         if self._by_server:
             return await self._ask_server(topic)
         ids = await self._instance.consumer_ids(topic, self._group)
         mine = assign(self._strategy, self._instance.client_id, queues, ids)
-        return None if mine is None else set(mine)
+        return None if mine is None else dict.fromkeys(mine, False)
 
-    async def _ask_server(self, topic: str) -> set[MessageQueue] | None:
+    async def _ask_server(self, topic: str) -> Share | None:
         query = AssignmentQuery(topic, self._group, self._instance.client_id, self._strategy.name).encode()
-        route = await self._instance.route(topic)
-        answer = await self._instance.call(route.brokers[0].broker_name, QueryAssignment(), query, or_any=True)
-        found = decode_assignment(answer.body)
-        if found is None:
-            return None
-        if any(mode == POP for _, mode in found):
-            log.warning("group %s: the broker wants %s to be popped; a SimpleConsumer does that", self._group, topic)
-            return set()
-        return {queue for queue, _ in found}
+        fault: CometError = PeerUnreachable(f"the topic {topic} has no broker now")
+        for broker in (await self._instance.route(topic)).brokers:
+            try:
+                answer = await self._instance.call(broker.broker_name, QueryAssignment(), query, or_any=True)
+            except CometError as lost:
+                fault = lost
+                continue
+            found = decode_assignment(answer.body)
+            return None if found is None else {queue: mode == POP for queue, mode in found}
+        raise fault
 
     def _drop(self, queue: MessageQueue) -> None:
         """Stop with a queue at once; what is left to do for it is done beside."""
-        holding = self.held.pop(queue)
-        holding.queue.is_dropped = True
-        holding.task.cancel()
+        holding = self._held.pop(queue)
+        holding.stop()
         task = self._instance.spawn(self._keeper.let_go(queue, holding), f"letting go of {queue}")
         self._leaving[queue] = task
         task.add_done_callback(lambda _: self._left(queue))
@@ -175,10 +200,6 @@ class Assignments:
     def _left(self, queue: MessageQueue) -> None:
         self._leaving.pop(queue, None)
         self._due.set()
-
-    def progress(self) -> Mapping[MessageQueue, int]:
-        """How far each queue is."""
-        return {queue: holding.queue.committable for queue, holding in self.held.items()}
 
     async def settle(self, timeout_s: float) -> None:
         """Wait for queues that are being let go."""

@@ -5,12 +5,15 @@ Mirrors: ConsumerRunningInfo, ProcessQueueInfo, ConsumeMessageDirectlyResult.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import time
+from collections.abc import Iterator
 from typing import Any, Protocol
 
-from cometmq.client.assignments import Holding
+from cometmq.client.held_queues import HeldQueues
+from cometmq.client.pop_loop import PopQueue
+from cometmq.client.process_queue import ProcessQueue
 from cometmq.errors import RetryLater
-from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import SubscriptionData
 from cometmq.wire.bodies.heartbeat import CONSUME_PASSIVELY
 
@@ -29,8 +32,9 @@ class Described(Protocol):
     def counters(self) -> dict[str, int]: ...
 
 
-def running_info(consumer: Described, held: Mapping[MessageQueue, Holding], name_servers: str) -> dict[str, Any]:
-    """The fields of ConsumerRunningInfo; the keys of `mqTable` are queues."""
+def running_info(consumer: Described, queues: HeldQueues, name_servers: str) -> dict[str, Any]:
+    """The fields of ConsumerRunningInfo; the keys of `mqTable` and `mqPopTable` are queues."""
+    held = {queue: holding.queue for queue, holding in queues.held.items()}
     properties = {
         "PROP_CONSUMEORDERLY": str(consumer.is_orderly).lower(),
         "PROP_THREADPOOL_CORE_SIZE": str(consumer.concurrency),
@@ -42,8 +46,8 @@ def running_info(consumer: Described, held: Mapping[MessageQueue, Holding], name
     }
     return {
         "jstack": "",
-        "mqPopTable": {},
-        "mqTable": {queue: _queue_info(holding) for queue, holding in held.items()},
+        "mqPopTable": {queue: _pop_info(one) for queue, one in held.items() if isinstance(one, PopQueue)},
+        "mqTable": {queue: _queue_info(one, queues) for queue, one in held.items() if isinstance(one, ProcessQueue)},
         "properties": properties,
         "statusTable": {},
         "subscriptionSet": [item.to_json() for item in consumer.subscriptions()],
@@ -51,8 +55,8 @@ def running_info(consumer: Described, held: Mapping[MessageQueue, Holding], name
     }
 
 
-def _queue_info(holding: Holding) -> dict[str, Any]:
-    queue = holding.queue
+def _queue_info(queue: ProcessQueue, queues: HeldQueues) -> dict[str, Any]:
+    is_locked = queues.locks is not None and queues.locks.holds(queue.queue)
     return {
         "cachedMsgCount": queue.count,
         "cachedMsgMaxOffset": queue.next_offset - 1 if queue.count else 0,
@@ -60,15 +64,28 @@ def _queue_info(holding: Holding) -> dict[str, Any]:
         "cachedMsgSizeInMiB": queue.size >> 20,
         "commitOffset": queue.committable,
         "droped": queue.is_dropped,
-        "lastConsumeTimestamp": 0,
-        "lastLockTimestamp": 0,
-        "lastPullTimestamp": 0,
-        "locked": True,
+        "lastConsumeTimestamp": _wall_ms(queue.last_consumed_s),
+        "lastLockTimestamp": int(time.time() * 1000) if is_locked else 0,
+        "lastPullTimestamp": _wall_ms(queue.last_pulled_s),
+        "locked": is_locked,
         "transactionMsgCount": 0,
         "transactionMsgMaxOffset": 0,
         "transactionMsgMinOffset": 0,
         "tryUnlockTimes": 0,
     }
+
+
+def _pop_info(queue: PopQueue) -> dict[str, Any]:
+    return {
+        "droped": queue.is_dropped,
+        "lastPopTimestamp": _wall_ms(queue.last_pulled_s),
+        "waitAckCount": queue.count,
+    }
+
+
+def _wall_ms(loop_s: float) -> int:
+    """A moment of the loop's clock as the wall's; 0 if it never came."""
+    return int((time.time() - asyncio.get_running_loop().time() + loop_s) * 1000) if loop_s else 0
 
 
 def direct_result(fault: BaseException | None, spent_s: float, is_orderly: bool) -> dict[str, Any]:

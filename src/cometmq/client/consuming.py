@@ -22,6 +22,7 @@ from typing import Final
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listeners import Listener
 from cometmq.client.message import ReceivedMessage
+from cometmq.client.pop_loop import PopQueue
 from cometmq.client.process_queue import ProcessQueue, Slot
 from cometmq.errors import ClientError, ConsumeTimedOut
 
@@ -31,6 +32,7 @@ TURN_S: Final = 0.005
 _CANCEL_WAIT_S: Final = 1.0
 
 ListenerOf = Callable[[ReceivedMessage], Listener | None]
+WorkQueue = ProcessQueue | PopQueue
 
 
 class Worker:
@@ -68,10 +70,11 @@ class Consuming:
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix=f"cometmq {group}")  # starts none until asked
         self._workers = [Worker() for _ in range(concurrency)]
         self._idle: deque[asyncio.Future[None]] = deque()
-        self._line: deque[ProcessQueue] = deque()
+        self._line: deque[WorkQueue] = deque()
         self._in_line: set[int] = set()  # by identity: a queue that was lost and came back is another
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._watching: asyncio.Task[None] | None = None
 
     # --- coming and going
 
@@ -90,7 +93,8 @@ class Consuming:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=_CANCEL_WAIT_S)
-        self._watching.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
         return not late
 
@@ -103,7 +107,7 @@ class Consuming:
 
     # --- the line
 
-    def offer(self, queue: ProcessQueue) -> None:
+    def offer(self, queue: WorkQueue) -> None:
         """A queue has messages to be taken."""
         if queue.waiting_count and not queue.is_dropped:
             if id(queue) not in self._in_line:
@@ -111,7 +115,7 @@ class Consuming:
                 self._line.append(queue)
             self._wake(self._useful_workers(queue))
 
-    def _useful_workers(self, queue: ProcessQueue) -> int:
+    def _useful_workers(self, queue: WorkQueue) -> int:
         """How many workers a queue can keep busy."""
         return queue.waiting_count
 
@@ -123,7 +127,7 @@ class Consuming:
                 waiting.set_result(None)
                 count -= 1
 
-    def _next(self) -> ProcessQueue | None:
+    def _next(self) -> WorkQueue | None:
         if self.is_suspended:
             return None
         while self._line:
@@ -147,13 +151,13 @@ class Consuming:
             else:
                 await self.serve(worker, queue)
 
-    async def serve(self, worker: Worker, queue: ProcessQueue) -> None:
+    async def serve(self, worker: Worker, queue: WorkQueue) -> None:
         """Consume from a queue for a turn."""
         raise NotImplementedError
 
     # --- one call of a listener
 
-    def take(self, queue: ProcessQueue) -> tuple[Listener | None, list[Slot]]:
+    def take(self, queue: WorkQueue) -> tuple[Listener | None, list[Slot]]:
         """The next messages for one call: as many as the listener of the first one takes, and all for that one."""
         first = queue.take(1)
         if not first:

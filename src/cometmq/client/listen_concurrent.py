@@ -13,8 +13,9 @@ import asyncio
 import logging
 from typing import Final
 
-from cometmq.client.consuming import TURN_S, Consuming, ListenerOf, Worker
+from cometmq.client.consuming import TURN_S, Consuming, ListenerOf, Worker, WorkQueue
 from cometmq.client.instance import ClientInstance
+from cometmq.client.pop_loop import PopQueue
 from cometmq.client.process_queue import ProcessQueue, Slot
 from cometmq.client.send_back import SendBack
 from cometmq.errors import RetryLater
@@ -42,16 +43,20 @@ class ConcurrentConsuming(Consuming):
         self._send_back = send_back
         self._delay_level = delay_level
 
-    async def serve(self, worker: Worker, queue: ProcessQueue) -> None:
+    async def serve(self, worker: Worker, queue: WorkQueue) -> None:
         turn_ends = self.loop.time() + TURN_S
         while True:
             listener, slots = self.take(queue)
             self.offer_rest(queue)
-            fault = await self.hear(worker, listener, slots)
-            if fault is None:
-                queue.finish(slots)
-            elif not queue.is_dropped:
-                await self._failed(queue, slots, fault)
+            if slots:
+                queue.last_consumed_s = self.loop.time()
+                fault = await self.hear(worker, listener, slots)
+                if isinstance(queue, PopQueue):
+                    await self._popped(queue, slots, fault)
+                elif fault is None:
+                    queue.finish(slots)
+                elif not queue.is_dropped:
+                    await self._failed(queue, slots, fault)
             if self.loop.time() >= turn_ends:
                 await asyncio.sleep(0)
                 return
@@ -59,20 +64,37 @@ class ConcurrentConsuming(Consuming):
             if len(self._line) != 1 or self._line[0] is not queue or not queue.waiting_count or not self.may_go_on:
                 return
 
-    def offer_rest(self, queue: ProcessQueue) -> None:
+    def offer_rest(self, queue: WorkQueue) -> None:
         """Let other workers have what is left."""
         if queue.waiting_count and id(queue) not in self._in_line:
             self._in_line.add(id(queue))
             self._line.append(queue)
 
+    def _judge(self, slots: list[Slot], fault: BaseException) -> tuple[list[Slot], list[Slot], int]:
+        """What of it is done with, what is to come again, and at which delay level."""
+        if not isinstance(fault, RetryLater):
+            return [], slots, self._delay_level
+        level = self._delay_level if fault.delay_level is None else fault.delay_level
+        if fault.only is None:
+            return [], slots, level
+        again = set(map(id, fault.only))
+        return (
+            [slot for slot in slots if id(slot.message) not in again],
+            [slot for slot in slots if id(slot.message) in again],
+            level,
+        )
+
+    async def _popped(self, queue: PopQueue, slots: list[Slot], fault: BaseException | None) -> None:
+        if fault is None:
+            await queue.ack(slots)
+            return
+        done, again, level = self._judge(slots, fault)
+        await queue.ack(done)
+        await queue.later(again, level)
+
     async def _failed(self, queue: ProcessQueue, slots: list[Slot], fault: BaseException) -> None:
-        level = self._delay_level
-        if isinstance(fault, RetryLater):
-            level = level if fault.delay_level is None else fault.delay_level
-            if fault.only is not None:
-                again = set(map(id, fault.only))
-                queue.finish([slot for slot in slots if id(slot.message) not in again])
-                slots = [slot for slot in slots if id(slot.message) in again]
+        done, slots, level = self._judge(slots, fault)
+        queue.finish(done)
         if self._send_back is None:
             log.warning("group %s: broadcasting, so %d failed message(s) are passed over", self.group, len(slots))
             queue.finish(slots)

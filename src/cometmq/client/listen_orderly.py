@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from cometmq.client.consuming import Consuming, ListenerOf, Worker
+from cometmq.client.consuming import Consuming, ListenerOf, Worker, WorkQueue
 from cometmq.client.instance import ClientInstance
 from cometmq.client.process_queue import ProcessQueue, Slot
 from cometmq.client.send_back import SendBack
@@ -49,11 +49,11 @@ class OrderlyConsuming(Consuming):
         self._holds = holds
         self._busy: dict[int, asyncio.Future[None]] = {}  # queues that a worker or a pause has; by identity
 
-    def offer(self, queue: ProcessQueue) -> None:
+    def offer(self, queue: WorkQueue) -> None:
         if id(queue) not in self._busy:
             super().offer(queue)
 
-    def _useful_workers(self, queue: ProcessQueue) -> int:
+    def _useful_workers(self, queue: WorkQueue) -> int:
         return 1
 
     async def released(self, queue: ProcessQueue) -> None:
@@ -62,7 +62,8 @@ class OrderlyConsuming(Consuming):
         if busy is not None:
             await asyncio.shield(busy)
 
-    async def serve(self, worker: Worker, queue: ProcessQueue) -> None:
+    async def serve(self, worker: Worker, queue: WorkQueue) -> None:
+        assert isinstance(queue, ProcessQueue)  # popping is never orderly here
         free = self._busy[id(queue)] = self.loop.create_future()
         pause_s = 0.0
         try:
@@ -93,6 +94,7 @@ class OrderlyConsuming(Consuming):
             if not self._holds(queue):
                 return _NOT_LOCKED_PAUSE_S
             listener, slots = self.take(queue)
+            queue.last_consumed_s = self.loop.time()
             fault = await self.hear(worker, listener, slots)
             if fault is None:
                 queue.finish(slots)

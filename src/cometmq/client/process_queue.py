@@ -51,6 +51,8 @@ class ProcessQueue:
         self.count = 0
         self.size = 0
         self.is_dropped = False  # it is another member's now: nothing more is taken from it
+        self.last_pulled_s = 0.0  # by the loop's clock, for who wants to know
+        self.last_consumed_s = 0.0
         self.on_room: Callable[[], None] | None = None
         self._slots: deque[Slot] = deque()  # from the lowest unfinished on
         self._waiting: deque[Slot] = deque()

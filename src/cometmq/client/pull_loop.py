@@ -74,7 +74,6 @@ class PullLoop:
         self._broker_id = MASTER_ID
         self._retry_topic = RETRY_PREFIX + settings.group
         self._room: asyncio.Future[None] | None = None
-        self.last_pull = 0.0
         queue.on_room = self._has_room
 
     async def run(self) -> None:
@@ -106,7 +105,7 @@ class PullLoop:
     async def _pull(self, subscription: Subscription) -> None:
         queue = self._queue
         asked, broker_id = queue.next_offset, self._broker_id
-        self.last_pull = asyncio.get_running_loop().time()
+        queue.last_pulled_s = asyncio.get_running_loop().time()
         answer = await self._instance.exchange(
             str(queue.queue.broker_name),
             self._request(subscription, broker_id),

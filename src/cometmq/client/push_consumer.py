@@ -11,7 +11,7 @@ or broadcasting, where each goes to all. A stop waits for the listeners up to `s
 left to whoever takes the queue next.
 
 Who does what: `assignments` decides which queues are ours, a `pull_loop` fills each one's `process_queue`, the workers
-of `listen_concurrent` or `listen_orderly` call the listeners, `offset_store` keeps how far they are.
+of `listen_concurrent` or `listen_orderly` call the listeners, `held_queues` saves how far they are.
 
 Mirrors: DefaultMQPushConsumer, DefaultMQPushConsumerImpl.
 """
@@ -25,33 +25,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from cometmq.client import consumer_info
-from cometmq.client.assignments import Assignments, Holding
+from cometmq.client.acknowledging import Acknowledger
+from cometmq.client.assignments import Assignments
 from cometmq.client.consuming import Consuming
+from cometmq.client.held_queues import HeldQueues, Popping
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listen_concurrent import ConcurrentConsuming
 from cometmq.client.listen_orderly import OrderlyConsuming
 from cometmq.client.listeners import BatchListener, Listener, OneListener, Subscription, subscription_data
 from cometmq.client.message import ReceivedMessage, check_group
-from cometmq.client.offset_store import (
-    FROM_TIME,
-    BrokerOffsets,
-    FileOffsets,
-    OffsetStore,
-    StartFrom,
-    first_offset,
-    start_of,
-)
+from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
 from cometmq.client.options import ClientOptions
-from cometmq.client.process_queue import ProcessQueue, QueueLimits
-from cometmq.client.pull_loop import PullLoop, PullSettings
+from cometmq.client.process_queue import QueueLimits
+from cometmq.client.pull_loop import PullSettings
 from cometmq.client.pulled import first_sent
-from cometmq.client.queue_locks import QueueLocks
 from cometmq.client.rebalance import AssignmentStrategy, Averagely, strategy_of
 from cometmq.client.send_back import FOREVER, RECONSUME_TIMES_MAX, SendBack
-from cometmq.errors import ClientClosed, CometError, InvalidArgument, TopicNotFound
+from cometmq.errors import ClientClosed, InvalidArgument, TopicNotFound
 from cometmq.model.names import RETRY_PREFIX
 from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import SubscriptionData
@@ -59,10 +52,6 @@ from cometmq.net.server import outward_ip
 from cometmq.wire.bodies.heartbeat import BROADCASTING, CLUSTERING, ConsumerData
 
 log = logging.getLogger("cometmq.client")
-
-SAVE_INTERVAL_S: Final = 5.0
-LET_GO_TIMEOUT_S: Final = 20.0
-_LOCK_PAUSE_S: Final = 0.1
 
 
 class PushConsumer:
@@ -134,8 +123,7 @@ class PushConsumer:
             self._subscriptions[self._retry_topic] = Subscription(SubscriptionData(self._retry_topic), None)
         self._instance: ClientInstance | None = None
         self._closed = asyncio.Event()
-        self._unsuspended = asyncio.Event()
-        self._unsuspended.set()
+        self._tasks: list[asyncio.Task[None]] = []
         self.start_time_ms = 0
 
     # --- what is consumed
@@ -190,44 +178,27 @@ class PushConsumer:
                 except TopicNotFound as fault:
                     log.info("group %s: %s", self.group, fault)
             await instance.add_consumer(self)
+            self._consuming.start()
+            self._tasks.append(instance.spawn(self._queues.save_now_and_then(), f"offsets of {self.group}"))
+            if self._queues.locks is not None:
+                self._tasks.append(instance.spawn(self._queues.locks.keep(), f"locks of {self.group}"))
+            if not await self._assignments.balance():
+                self._assignments.soon()
+            self._tasks.append(instance.spawn(self._assignments.run(), f"queues of {self.group}"))
         except BaseException:
-            await instance.remove_consumer(self)
-            await instance.leave()
-            self._closed.set()
+            await self.close()
             raise
-        self._consuming.start()
-        self._tasks = [instance.spawn(self._save_now_and_then(), f"offsets of {self.group}")]
-        if self._locks is not None:
-            self._tasks.append(instance.spawn(self._locks.keep(), f"locks of {self.group}"))
-        if not await self._assignments.balance():
-            self._assignments.soon()
-        self._tasks.append(instance.spawn(self._assignments.run(), f"queues of {self.group}"))
         return self
 
     def _make_parts(self, instance: ClientInstance) -> None:
         group = self.group
-        self._store: OffsetStore = (
-            FileOffsets(self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT", group, self._folder)
-            if self.is_broadcasting
-            else BrokerOffsets(instance, group, zero_if_young=not isinstance(self._start_from, datetime))
-        )
-        self._assignments = Assignments(
-            instance,
-            group,
-            lambda: list(self._subscriptions),
-            self,
-            self._strategy,
-            takes_all=self.is_broadcasting,
-            by_server=self._by_server,
-        )
-        locked = self.is_orderly and not self.is_broadcasting
-        self._locks = QueueLocks(instance, group, lambda: self._assignments.held, self._pull_anew) if locked else None
         times_max = (
             self._times_max if self._times_max is not None else FOREVER if self.is_orderly else RECONSUME_TIMES_MAX
         )
         send_back = None if self.is_broadcasting else SendBack(instance, group, times_max)
-        self._consuming: Consuming = (
-            OrderlyConsuming(
+        self._consuming: Consuming
+        if self.is_orderly:
+            self._consuming = OrderlyConsuming(
                 instance,
                 group,
                 self._listener_of,
@@ -236,10 +207,10 @@ class PushConsumer:
                 timeout_s=self._timeout_s,
                 reconsume_times_max=times_max,
                 pause_s=self._pause_s,
-                holds=self._holds,
+                holds=lambda queue: self._queues.may_consume(queue),
             )
-            if self.is_orderly
-            else ConcurrentConsuming(
+        else:
+            self._consuming = ConcurrentConsuming(
                 instance,
                 group,
                 self._listener_of,
@@ -248,6 +219,31 @@ class PushConsumer:
                 timeout_s=self._timeout_s,
                 delay_level=self._delay_level,
             )
+        store: OffsetStore
+        if self.is_broadcasting:
+            store = FileOffsets(self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT", group, self._folder)
+        else:
+            store = BrokerOffsets(instance, group, zero_if_young=not isinstance(self._start_from, datetime))
+        self._acknowledger = Acknowledger(instance, group)
+        self._queues = HeldQueues(
+            instance,
+            self._pulling,
+            store,
+            self._consuming,
+            self._subscriptions.get,
+            start_from=self._start_from,
+            limits=self._limits,
+            popping=Popping(self._acknowledger, send_back, times_max) if send_back is not None else None,
+            is_locking=self.is_orderly and not self.is_broadcasting,
+        )
+        self._assignments = Assignments(
+            instance,
+            group,
+            lambda: list(self._subscriptions),
+            self._queues,
+            self._strategy,
+            takes_all=self.is_broadcasting,
+            by_server=self._by_server and not self.is_broadcasting,
         )
 
     async def close(self) -> None:
@@ -256,18 +252,20 @@ class PushConsumer:
         if instance is None or self._closed.is_set():
             return
         self._closed.set()
-        for task in [*self._tasks, *[holding.task for holding in self._assignments.held.values()]]:
+        for task in self._tasks:
             task.cancel()
-        for holding in self._assignments.held.values():
-            holding.queue.is_dropped = True
-        if not await self._consuming.stop(self._stop_timeout_s):
-            log.warning("group %s: listeners were cut off; what they had will come again", self.group)
-        await self._assignments.settle(instance.options.close_timeout_s)
-        await self._save()
-        if self._locks is not None:
-            await self._locks.unlock(self._assignments.held)
-        await instance.remove_consumer(self)
-        await instance.leave()
+        self._queues.stop()
+        timeout_s = instance.options.close_timeout_s
+        try:
+            if not await self._consuming.stop(self._stop_timeout_s):
+                log.warning("group %s: listeners were cut off; what they had will come again", self.group)
+            await self._assignments.settle(timeout_s)
+            await self._queues.save()
+            await self._acknowledger.close(timeout_s)
+            await self._queues.hand_back()
+        finally:
+            await instance.remove_consumer(self)
+            await instance.leave()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -287,12 +285,12 @@ class PushConsumer:
 
     def suspend(self) -> None:
         """Pull and hand out nothing more until `resume`; what a listener has it keeps."""
-        self._unsuspended.clear()
         self._open().suspend()
+        self._queues.unsuspended.clear()
 
     def resume(self) -> None:
-        self._unsuspended.set()
         self._open().resume()
+        self._queues.unsuspended.set()
 
     def _open(self) -> Consuming:
         if self._instance is None or self._closed.is_set():
@@ -310,7 +308,7 @@ class PushConsumer:
         """How many messages were consumed, failed or took too long, and how much is held of how many queues."""
         if self._instance is None:
             return dict.fromkeys(("consumed", "failed", "timed_out", "held_messages", "held_bytes", "queues"), 0)
-        queues = [holding.queue for holding in self._assignments.held.values()]
+        queues = [holding.queue for holding in self._queues.held.values()]
         return {
             "consumed": self._consuming.consumed,
             "failed": self._consuming.failed,
@@ -323,87 +321,7 @@ class PushConsumer:
     @property
     def queues(self) -> list[MessageQueue]:
         """The queues that are this member's now."""
-        return [] if self._instance is None else sorted(self._assignments.held)
-
-    # --- queues come and go (QueueKeeper)
-
-    async def take_up(self, queue: MessageQueue) -> Holding | None:
-        instance = self.instance
-        if self._locks is not None and queue not in await self._locks.lock([queue]):
-            return None
-        process_queue = ProcessQueue(
-            queue, await first_offset(instance, self._store, queue, self._start_from), self._limits
-        )
-        return Holding(process_queue, self._pull(process_queue))
-
-    def _pull(self, queue: ProcessQueue) -> asyncio.Task[None]:
-        topic = str(queue.queue.topic)
-        pulling = PullLoop(
-            self.instance,
-            self._pulling,
-            queue,
-            lambda: self._subscriptions.get(topic),
-            self._may_pull if self._locks is None else self._may_pull_locked,
-            self._consuming.offer,
-            self._moved,
-        )
-        return self.instance.spawn(pulling.run(), f"pulling {queue.queue}")
-
-    def _pull_anew(self, queue: MessageQueue) -> None:
-        """Forget the pull that is under way; the next one begins where the process queue says."""
-        holding = self._assignments.held.get(queue)
-        if holding is not None:
-            holding.task.cancel()
-            holding.task = self._pull(holding.queue)
-
-    async def _may_pull(self, queue: ProcessQueue) -> None:
-        await self._unsuspended.wait()
-
-    async def _may_pull_locked(self, queue: ProcessQueue) -> None:
-        await self._unsuspended.wait()
-        locks = self._locks
-        assert locks is not None
-        while not locks.holds(queue.queue):  # noqa: ASYNC110 it ends by the clock, too
-            await asyncio.sleep(_LOCK_PAUSE_S)
-        if locks.has_changed(queue.queue):  # another may have gone on meanwhile
-            queue.reset(await first_offset(self.instance, self._store, queue.queue, self._start_from))
-            locks.is_seen_to(queue.queue)
-
-    def _holds(self, queue: ProcessQueue) -> bool:
-        return self._locks is None or (self._locks.holds(queue.queue) and not self._locks.has_changed(queue.queue))
-
-    async def _moved(self, queue: ProcessQueue) -> None:
-        await self._store.save({queue.queue: queue.committable})
-
-    async def let_go(self, queue: MessageQueue, holding: Holding) -> None:
-        if isinstance(self._consuming, OrderlyConsuming):
-            try:
-                async with asyncio.timeout(LET_GO_TIMEOUT_S):
-                    await self._consuming.released(holding.queue)
-            except TimeoutError:
-                log.warning("group %s: a listener keeps %s longer than %g s", self.group, queue, LET_GO_TIMEOUT_S)
-        await self._store.save({queue: holding.queue.committable})
-        if self._locks is not None:
-            await self._locks.unlock([queue])
-
-    # --- offsets
-
-    async def _save_now_and_then(self) -> None:
-        while True:
-            await asyncio.sleep(SAVE_INTERVAL_S)
-            try:
-                await self._save()
-            except (CometError, OSError) as fault:
-                log.warning("group %s: the offsets were not saved: %s", self.group, fault)
-
-    async def _save(self) -> None:
-        held = self._assignments.held
-        news = {queue: offset for queue, offset in self._assignments.progress().items() if held[queue].saved != offset}
-        if not news:
-            return
-        for queue in await self._store.save(news):
-            if queue in held:
-                held[queue].saved = news[queue]
+        return [] if self._instance is None else sorted(self._queues.held)
 
     # --- what brokers ask (ConsumerMember)
 
@@ -427,22 +345,13 @@ class PushConsumer:
             self._assignments.soon()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        moved: dict[MessageQueue, int] = {}
-        for queue, offset in offsets.items():
-            holding = self._assignments.held.get(queue)
-            if holding is not None and queue.topic == topic:
-                holding.queue.reset(offset)
-                self._pull_anew(queue)
-                moved[queue] = offset
-        log.info("group %s: moved to %s", self.group, moved)
-        if moved:
-            await self._store.save(moved)
+        await self._queues.move(topic, offsets)
 
     def consumed_offsets(self, topic: str) -> Mapping[MessageQueue, int]:
-        return {queue: offset for queue, offset in self._assignments.progress().items() if queue.topic == topic}
+        return {queue: offset for queue, offset in self._queues.progress().items() if queue.topic == topic}
 
     def running_info(self) -> dict[str, Any]:
-        return consumer_info.running_info(self, self._assignments.held, str(self._options.namesrv))
+        return consumer_info.running_info(self, self._queues, self._options.namesrv)
 
     async def consume_directly(self, message: ReceivedMessage) -> dict[str, Any]:
         if message.record.topic == self._retry_topic:

@@ -91,6 +91,10 @@ class QueueLocks:
             except CometError as fault:
                 log.info("group %s: %s did not unlock: %s", self._group, broker, fault)
 
+    async def unlock_all(self) -> None:
+        """Give everything up."""
+        await self.unlock(list(self._until))
+
     def forget(self, queue: MessageQueue) -> None:
         self._until.pop(queue, None)
         self._lost.discard(queue)
