@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cometmq.client.consumer_functions import consumer as consumer
     from cometmq.client.consumer_functions import run as run
     from cometmq.client.lite_pull import LitePullConsumer as LitePullConsumer
+    from cometmq.client.log_handler import TopicHandler as TopicHandler
     from cometmq.client.message import Message as Message
     from cometmq.client.message import Receipt as Receipt
     from cometmq.client.message import ReceivedMessage as ReceivedMessage
@@ -46,6 +47,7 @@ _PUBLIC: Final = {
     "RetryLater": "cometmq.errors",
     "SendStatus": "cometmq.client.message",
     "SimpleConsumer": "cometmq.client.simple_consumer",
+    "TopicHandler": "cometmq.client.log_handler",
     "Transaction": "cometmq.client.transaction",
     "consumer": "cometmq.client.consumer_functions",
     "run": "cometmq.client.consumer_functions",

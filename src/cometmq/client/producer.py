@@ -76,10 +76,14 @@ class Producer:
         new_topic_queues: int = 4,
         checker: Checker | None = None,
         trace: bool = False,
+        spans: bool = False,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
-        """`compress_over=None` never packs; `trace` tells the trace topic of all sends; see also `ClientOptions`."""
+        """`compress_over=None` never packs; `trace` tells the trace topic of sends, `spans` OpenTelemetry.
+
+        Further `options` are those of `ClientOptions`.
+        """
         self.group = check_group(group)
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
         for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
@@ -105,6 +109,11 @@ class Producer:
         self._new_queues = new_topic_queues
         self._checker = checker
         self._traces = trace
+        self._hooks: list[SendHook] = []
+        if spans:
+            from cometmq.client.spans import SendSpans  # OpenTelemetry need not be there
+
+            self._hooks.append(SendSpans())
         self._trace_writer: TraceWriter | None = None
         self._instance: ClientInstance | None = None
         self._sender: Sender | None = None
@@ -125,6 +134,7 @@ class Producer:
             new_queues=self._new_queues,
         )
         instance.add_producer(self)
+        self._sender.hooks += self._hooks
         if self._traces:
             await self._start_trace(self._sender)
         return self
