@@ -88,6 +88,8 @@ class Store:
         self.read = self._reader.read
         self.slices = self._reader.slices
         self.load = self._reader.load
+        self.offsets_of = self._reader.offsets_of
+        self.is_recent = self._reader.is_recent
         self.record_at = self._reader.record_at
 
     # Opening and closing

@@ -100,6 +100,7 @@ class Reader:
             config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk
         )
         self._is_cold = residency.is_cold
+        self.is_recent = residency.is_recent
 
     def read(
         self,
@@ -191,6 +192,18 @@ class Reader:
             skip_before = -1
         suggest_slave = log.written - physical_offset > self._memory_size
         return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges))
+
+    def offsets_of(self, topic: str, queue_id: int, offset: int, found: ReadResult) -> list[int] | None:
+        """The queue offsets of what a read from `offset` found, by the ConsumeQueue; None for a topic of batches."""
+        if found.next_offset - offset == len(found.ranges):
+            return list(range(offset, found.next_offset))
+        queue = self._table.queues.get((topic, queue_id))
+        if queue is None:
+            return None
+        wanted = {at for at, _ in found.ranges}
+        units = UNIT.iter_unpack(self._table.units(queue, offset, found.next_offset - offset))
+        offsets = [number for number, (at, _, _) in enumerate(units, offset) if at in wanted]
+        return offsets if len(offsets) == len(found.ranges) else None
 
     def slices(self, ranges: Sequence[Range]) -> list[memoryview]:
         """The records' bytes as views of the log; the ranges stand in its order."""

@@ -23,12 +23,16 @@ class Residency:
         self._log = log
         self.recent_from = 0  # what stands before it was written by an earlier process
 
+    def is_recent(self, offset: int) -> bool:
+        """Whether what stands there, and so all behind it, was written last."""
+        return offset >= self.recent_from and offset >= self._log.written - RECENT_SIZE
+
     def is_cold(self, ranges: Sequence[tuple[int, int]]) -> bool:
         """Whether reading these records (offset, size), which stand in this order, could wait for a disk."""
         if not ranges:
             return False
         first, (last, size) = ranges[0][0], ranges[-1]
-        if first >= self.recent_from and first >= self._log.written - RECENT_SIZE:
+        if self.is_recent(first):
             return False
         return not all(map(self._in_memory, (first, last + size - 1)))
 

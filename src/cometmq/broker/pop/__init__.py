@@ -2,6 +2,7 @@
 
     popping.py         hands messages out: which ones, their checkpoint, where the next pop goes on
     answers.py         sends them
+    warming.py         reads what an expression will be asked about, where it is old
     places.py          where a group goes on in a queue, and where a new one starts
     buffer.py          between handing out and committing the offset; merges acknowledgements in memory
     revive_log.py      checkpoints and acknowledgements on their way through the timer into the revive topic
@@ -18,6 +19,7 @@ Mirrors: PopMessageProcessor and its kin with `popConsumerKVServiceEnable=false`
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from cometmq.broker.core import Core
@@ -37,6 +39,7 @@ from cometmq.broker.pop.revive import Reviver
 from cometmq.broker.pop.revive_log import ReviveLog
 
 BUFFER_TICK_S: Final = 0.2
+COLD_READERS: Final = 4
 
 
 def install(core: Core) -> None:
@@ -49,9 +52,10 @@ def install(core: Core) -> None:
     buffer = PopBuffer(config, revive_log, core.offsets, core.durability, clock)
     checks = Checks(config, core.topics, core.groups)
     places = Places(config, core.offsets, buffer, order_infos, store)
-    popping = Popping(config, checks, core.topics, core.offsets, places, buffer, order_infos, store, clock)
+    readers = ThreadPoolExecutor(COLD_READERS, "cometmq-pop-read")
+    popping = Popping(config, checks, core.topics, core.offsets, places, buffer, order_infos, store, clock, readers)
     pops = popping.long_polling
-    looking = Looking(config, checks, core.topics, places, order_infos, store, clock, pops)
+    looking = Looking(config, checks, core.topics, places, order_infos, store, clock, pops, readers)
 
     def notify_queue(topic: str, group: str, queue_id: int) -> None:
         pops.notify((topic, group, queue_id))
@@ -118,5 +122,6 @@ def install(core: Core) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         acknowledging.flush()
         buffer.flush()
+        readers.shutdown(cancel_futures=True)
 
     core.closing.push_async_callback(close)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +17,7 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.pop import handle
 from cometmq.broker.pop.checks import Checked
 from cometmq.broker.pop.recoding import recoded
+from cometmq.broker.pop.warming import Warm
 from cometmq.net.routes import Call
 from cometmq.store.engine import Store
 from cometmq.store.reader import Matches, Range, ReadStatus
@@ -60,6 +62,7 @@ class Pop:
     count: int = 0
     rest_count: int = 0
     is_cold: bool = False
+    warm: Warm = field(default_factory=dict)  # what was read before, so that an expression can be asked about it
 
 
 def header_of(pop: Pop) -> PopMessageReply:
@@ -78,9 +81,10 @@ def header_of(pop: Pop) -> PopMessageReply:
 class PopAnswers:
     """Sends what was taken."""
 
-    def __init__(self, config: BrokerConfig, store: Store) -> None:
+    def __init__(self, config: BrokerConfig, store: Store, readers: Executor | None) -> None:
         self._config = config
         self._store = store
+        self._readers = readers
 
     def send(self, pop: Pop, call: Call) -> None:
         """Answer with what was taken."""
@@ -88,7 +92,8 @@ class PopAnswers:
             self._send(pop, call, [self._store.slices(part.ranges) for part in pop.parts])
             return
         load = self._store.load
-        reading = asyncio.get_running_loop().run_in_executor(None, lambda: [load(part.ranges) for part in pop.parts])
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._readers, lambda: [load(part.ranges) for part in pop.parts])
         reading.add_done_callback(lambda done: self._send_cold(pop, call, done))
 
     def _send_cold(self, pop: Pop, call: Call, done: asyncio.Future[list[list[bytes]]]) -> None:

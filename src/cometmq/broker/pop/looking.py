@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from typing import Final
 
 from cometmq.broker.config import BrokerConfig
@@ -22,7 +23,7 @@ from cometmq.errors import RequestRefused
 from cometmq.model.subscription import is_tag_type
 from cometmq.net.routes import DONE, LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.store.reader import Matches, Range, ReadStatus
+from cometmq.store.reader import Matches, Range, ReadStatus, RecordFilter
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.pop import (
     Notification,
@@ -51,6 +52,7 @@ class Looking:
         store: Store,
         clock: Clock,
         pops: PopLongPolling,
+        readers: Executor | None = None,
     ) -> None:
         self._config = config
         self._checks = checks
@@ -60,6 +62,7 @@ class Looking:
         self._store = store
         self._clock = clock
         self._pops = pops
+        self._readers = readers
         self.long_polling = PopLongPolling(
             self._wake, clock, config.max_pop_polling_size, config.pop_polling_size, newest_first=True
         )
@@ -88,7 +91,7 @@ class Looking:
             return LATER
         pieces: list[bytes] | list[memoryview]
         if is_cold:
-            pieces = await asyncio.get_running_loop().run_in_executor(None, self._store.load, ranges)
+            pieces = await asyncio.get_running_loop().run_in_executor(self._readers, self._store.load, ranges)
         else:
             pieces = self._store.slices(ranges)
         call.reply_parts(header, list(pieces), sum(map(len, pieces)), remark=ReadStatus.FOUND.name)
@@ -173,6 +176,8 @@ class Looking:
         rest_count = self._store.max_offset(topic, queue_id) - offset
         if matches is None or not 0 < rest_count < self._config.max_message_filter_num_for_notification:
             return rest_count > 0
+        if isinstance(matches, RecordFilter) and self._store.read(topic, queue_id, offset, 1).cold:
+            return True  # a hint: who pops asks the disk
         found = self._store.read(topic, queue_id, offset, 1, None, matches)
         return found.status is ReadStatus.FOUND
 

@@ -9,6 +9,8 @@ Mirrors: PopMessageProcessor.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from struct import Struct
 from typing import Final
 
@@ -23,12 +25,13 @@ from cometmq.broker.pop.checks import Checks, refusing_with, wanted
 from cometmq.broker.pop.long_polling import Parked, Polling, PopLongPolling
 from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, pop_retry_topic
+from cometmq.broker.pop.warming import Warm, Warming
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import RequestRefused
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.store.reader import ReadResult, ReadStatus
+from cometmq.store.reader import ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import QUEUE_OFFSET_AT
 from cometmq.wire.requests.pop import PopMessage, PopMessageReply
@@ -62,6 +65,7 @@ class Popping:
         order_infos: OrderInfos,
         store: Store,
         clock: Clock,
+        readers: Executor | None = None,
     ) -> None:
         self._config = config
         self._checks = checks
@@ -72,7 +76,8 @@ class Popping:
         self._order_infos = order_infos
         self._store = store
         self._clock = clock
-        self._answers = PopAnswers(config, store)
+        self._answers = PopAnswers(config, store, readers)
+        self._warming = Warming(store, readers)
         self._pops = 0
         self.long_polling = PopLongPolling(self._wake, clock, config.max_pop_polling_size, config.pop_polling_size)
 
@@ -88,6 +93,21 @@ class Popping:
 
     def _serve(self, request: PopMessage, call: Call) -> None:
         pop = self._begin(request, call)
+        if isinstance(pop.matches, RecordFilter):
+            self._warming.warm(self._starts(pop), lambda warm: self._decide_warm(pop, call, warm), call.refuse)
+        else:
+            self._decide(pop, call)
+
+    def _decide_warm(self, pop: Pop, call: Call, warm: Warm) -> None:
+        if warm:  # the disk took its time
+            if not call.channel.is_open:
+                return
+            pop.warm, pop.pop_time_ms = warm, self._clock.now_ms()
+        self._decide(pop, call)
+
+    def _decide(self, pop: Pop, call: Call) -> None:
+        """Hand out what there is; with nothing, let the pop wait."""
+        request = pop.request
         self._take(pop)
         key = request.topic, request.consumer_group, request.queue_id
         if pop.count:
@@ -126,6 +146,18 @@ class Popping:
         if not request.order:
             self._pops += 1
         return Pop(request, checked, matches, now_ms, revive_queue)
+
+    def _starts(self, pop: Pop) -> Iterator[tuple[str, int, int]]:
+        """Where the queues that the pop may take from go on."""
+        request, group = pop.request, pop.request.consumer_group
+        names = [request.topic]
+        if not request.order:
+            names += [pop_retry_topic(request.topic, group, v2=v2) for v2 in (False, True)]
+        for name in names:
+            topic = self._topics.get(name)
+            for queue_id in range(topic.read_queue_nums if topic is not None else 0):
+                if name != request.topic or request.queue_id < 0 or request.queue_id == queue_id:
+                    yield name, queue_id, self._places.seen_offset(name, group, queue_id)
 
     # --- taking
 
@@ -176,11 +208,14 @@ class Popping:
         if room <= 0:
             pop.rest_count += store.max_offset(topic, queue_id) - offset
             return
-        found = store.read(topic, queue_id, offset, room, None, pop.matches)
-        if found.status in _MISPLACED:
+        found = self._read(pop, topic, queue_id, offset, room)
+        if found is not None and found.status in _MISPLACED:
             offset = found.next_offset
             self._offsets.commit(group, topic, queue_id, offset)
-            found = store.read(topic, queue_id, offset, room, None, pop.matches)
+            found = self._read(pop, topic, queue_id, offset, room)
+        if found is None:
+            pop.rest_count += store.max_offset(topic, queue_id) - offset
+            return
         if found.ranges:
             self._hand_out(pop, topic, queue_id, offset, found, is_retry=is_retry)
         elif found.status in _NOTHING_HERE:
@@ -190,14 +225,21 @@ class Popping:
                 self._buffer.skip(topic, group, queue_id, found.next_offset)
         pop.rest_count += found.max_offset - found.next_offset
 
+    def _read(self, pop: Pop, topic: str, queue_id: int, offset: int, room: int) -> ReadResult | None:
+        """What is wanted of a queue; None if that would have to be asked of a disk first."""
+        matches = pop.matches
+        if isinstance(matches, RecordFilter):
+            matches = self._warming.within(pop.warm, (topic, queue_id), offset, matches)
+            if matches is None:
+                return None
+        return self._store.read(topic, queue_id, offset, room, None, matches)
+
     def _hand_out(self, pop: Pop, topic: str, queue_id: int, offset: int, found: ReadResult, *, is_retry: bool) -> None:
         request = pop.request
         group = request.consumer_group
         count = len(found.ranges)
-        if found.next_offset - offset == count:
-            offsets = list(range(offset, offset + count))
-        else:
-            # A filter left some out. The log is asked which: a few reads, even where it is cold.
+        offsets = self._store.offsets_of(topic, queue_id, offset, found)
+        if offsets is None:  # the log knows, too
             offsets = [_QUEUE_OFFSET.unpack_from(one, QUEUE_OFFSET_AT)[0] for one in self._store.slices(found.ranges)]
         if request.order:
             pop.order_counts.append(
@@ -225,6 +267,7 @@ class Popping:
         pop.is_cold = pop.is_cold or found.cold
 
     def close(self) -> None:
+        self._warming.close()
         self.long_polling.close()
 
 
