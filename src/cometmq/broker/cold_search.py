@@ -59,7 +59,10 @@ class ColdSearch:
         while True:
             found = read(topic, queue_id, offset, count)
             if not found.cold:
-                return read(topic, queue_id, offset, count, None, matches), None
+                found = read(topic, queue_id, offset, count, None, matches)
+                if offset > start and not found.ranges:  # the end: who asked goes on from here, and does not wait there
+                    found = found._replace(status=ReadStatus.NO_MATCHED_MESSAGE)
+                return found, None
             run = asyncio.get_running_loop().run_in_executor
             loaded = await run(self._readers, self._load_wanted, found.ranges, matches)
             offset = found.next_offset

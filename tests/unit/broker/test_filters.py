@@ -18,6 +18,7 @@ from cometmq.errors import CorruptRecord, FilterRefused, PeerRefused, RequestRef
 from cometmq.filter.bloom import BloomFilter
 from cometmq.model.subscription import SubscriptionData
 from cometmq.net.channel import Channel
+from cometmq.store.fs import OsFs
 from cometmq.store.reader import RecordFilter
 from cometmq.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from cometmq.wire.codes import ResponseCode
@@ -273,7 +274,8 @@ async def test_a_group_is_served_by_its_registered_filter_also_after_a_restart(b
         assert [bytes(one.body) for one in await pulled(channel, **registered)] == [b"18", b"19"]
 
 
-async def test_what_is_cold_is_searched_aside(broker: StartBroker) -> None:
+async def test_what_is_cold_is_searched_aside(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, path, at: False)
     async with broker(**ON) as (_, channel):
         await send_numbers(channel, 40)
     async with broker(**ON) as (_, channel):  # all of it was written by an earlier process

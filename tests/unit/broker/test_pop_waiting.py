@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
 from tests.conftest import StartBroker
 
 from cometmq.broker.pop.long_polling import ANY_QUEUE, Parked, Polling, PopLongPolling
 from cometmq.clock import SystemClock
 from cometmq.net.channel import Channel
 from cometmq.net.routes import Call
+from cometmq.store.fs import OsFs
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
@@ -210,8 +212,9 @@ async def test_a_reset_wakes_who_waits(broker: StartBroker) -> None:
         assert await waiting == [b"b"]
 
 
-async def test_old_messages_are_popped_and_peeked_too(broker: StartBroker) -> None:
-    """Those of an earlier process are read in a thread."""
+async def test_old_messages_are_popped_and_peeked_too(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of an earlier process are read in a thread, where the page cache has forgotten them."""
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, path, at: False)
     async with broker() as (_, channel):
         await send(channel, *(b"old %d" % number for number in range(40)))
     async with broker() as (_, channel):
