@@ -34,7 +34,7 @@ log = logging.getLogger("cometmq.client")
 COUNT_MAX: Final = 32  # more are refused by brokers
 POLL_S_MAX: Final = 15.0
 BUSY_PAUSE_S: Final = 0.2
-FAULT_PAUSE_S: Final = 0.5
+FAULT_PAUSE_S: Final = 0.05
 FAULT_PAUSE_S_MAX: Final = 5.0
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
