@@ -94,6 +94,8 @@ class Producer:
         compression_level: int = ...,
         new_topic_queues: int = ...,
         checker: Checker | None = ...,
+        trace: bool = ...,
+        spans: bool = ...,
         client_id: str | None = ...,
         **options: Any,
     ) -> None: ...
@@ -268,7 +270,7 @@ class PushConsumer:
         topic: str,
         listener: OneListener | BatchListener,
         *,
-        tags: str | None = ...,
+        tags: str | Sequence[str] | None = ...,
         sql: str | None = ...,
         batch: int | None = ...,
     ) -> Self: ...
