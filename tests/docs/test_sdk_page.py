@@ -1,14 +1,16 @@
-"""Every Python block of docs/sdk.md runs, one after the other, on a cluster in this process."""
+"""Every Python block of docs/sdk.md runs, one after the other, on a cluster in a thread of this process."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cometmq.testing.local_cluster import LocalCluster
+import pytest
+
 from cometmq.testing.pytest_plugin import RunningCluster
 
 PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
@@ -22,15 +24,23 @@ def blocks() -> list[tuple[int, str]]:
     return [(text.count("\n", 0, block.start(1)), block.group(1)) for block in found]
 
 
-async def test_the_blocks_run() -> None:
+@pytest.fixture
+def cluster() -> Iterator[RunningCluster]:
+    """One in a thread of its own, as blocks without `await` hold the loop of the others."""
+    running = RunningCluster()
+    running.start()
+    yield running
+    running.stop()
+
+
+async def test_the_blocks_run(cluster: RunningCluster) -> None:
     names: dict[str, Any] = {}
-    async with LocalCluster() as cluster:
-        for line, block in blocks():
-            source = "\n" * line + block.replace(ADDRESS, cluster.namesrv)
-            code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            running = eval(code, names)
-            if inspect.isawaitable(running):
-                await running
+    for line, block in blocks():
+        source = "\n" * line + block.replace(ADDRESS, cluster.namesrv)
+        code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        running = eval(code, names)
+        if inspect.isawaitable(running):
+            await running
     tests = {name: value for name, value in names.items() if name.startswith("test_")}
     assert tests
     names.clear()

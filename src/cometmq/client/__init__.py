@@ -7,4 +7,6 @@ members.py       the contract between the instance and the producers and consume
 route_cache.py   where topics are (pure)        name_server_calls.py   asking for it, with fail-over
 heartbeats.py    telling brokers who lives here inbound.py             what brokers ask of us
 compression.py   zlib, lz4, zstd                forking.py             a client is of one process
+simple_consumer.py   one by one: popping.py brings messages, acknowledging.py takes their receipts back
+lite_pull.py         when the program asks: read_ahead.py keeps queues at hand     wanted.py   tags or SQL92
 """
