@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "standalone": Command("cometmq.standalone.command", "NameServer and broker in one process; the way to try CometMQ"),
     "namesrv": Command("cometmq.cli.namesrv", "a NameServer"),
     "broker": Command("cometmq.cli.broker", "a broker"),
+    "tour": Command("cometmq.cli.tour", "a guided run, in seconds, on a running server or one that comes along"),
     "version": Command("cometmq.cli.version", "print the version"),
 }
 
