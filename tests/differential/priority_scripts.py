@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .broker_scripts import CREATE, PROPERTIES, PULL, READ_BACK, SEND_V2
+from .broker_scripts import CREATE, CREATE_GROUP, PROPERTIES, PULL, READ_BACK, SEND_V2
+from .pop_scripts import NOW
 from .script import Script
 
 
@@ -11,6 +12,7 @@ def with_priority(text: str, more: str = "") -> str:
 
 
 URGENT = SEND_V2.but(i=with_priority("3"))
+ONE = NOW.but(queueId="-1", maxMsgNums="1")  # of all queues: which comes first?
 
 SCRIPTS: tuple[Script, ...] = (
     Script(
@@ -28,5 +30,19 @@ SCRIPTS: tuple[Script, ...] = (
             "of an ordered message": SEND_V2.but(i=with_priority("3", "__SHARDINGKEY\x01k\x02")),
         },
         fresh=True,
+    ),
+    Script(
+        "broker",
+        ONE,
+        title="pop hands out by priority",
+        before=(
+            CREATE_GROUP,
+            CREATE.but(attributes="+message.type=PRIORITY"),
+            *(SEND_V2.but(i=with_priority(priority)) for priority in ("0", "1", "0", "1")),
+            *READ_BACK,
+        ),
+        after=(ONE, ONE, ONE),
+        fresh=True,
+        more={"many": ONE.but(maxMsgNums="3"), "of one queue": ONE.but(queueId="0")},
     ),
 )

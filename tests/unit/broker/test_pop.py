@@ -12,7 +12,9 @@ from cometmq.broker.inner_messages import InnerMessage
 from cometmq.broker.pop import revive
 from cometmq.broker.pop.retry_topic import REVIVE_GROUP
 from cometmq.errors import MessageRefused
+from cometmq.model.group import GroupConfig
 from cometmq.model.names import TIMER_TOPIC
+from cometmq.model.topic import TopicConfig
 from cometmq.store.append import Appended
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import decode_records
@@ -344,3 +346,22 @@ async def test_acknowledgements_of_one_turn_are_written_together(tmp_path: Path)
     assert kit.store.max_offset(TIMER_TOPIC, 0) == before + 1
     await kit.pass_time(5_000 + COME_BACK_MS)
     assert names(kit.pop()) == ["5", "6", "7"]
+
+
+@pytest.mark.parametrize(("asc", "first"), [(True, "3"), (False, "0")])
+async def test_the_urgent_come_first_where_priority_counts(tmp_path: Path, asc: bool, first: str) -> None:
+    """The queue is the priority; `priority.factor` says for how many of a hundred pops it counts."""
+    kit = await kit_with(tmp_path, priority_order_asc=asc)
+    kit.topics.update(TopicConfig("urgent", 4, 4, attributes={"+message.type": "PRIORITY"}))
+    for _ in range(40):
+        for queue_id in range(4):
+            kit.messages.put(InnerMessage("urgent", queue_id, f"{queue_id}".encode(), {}))
+    kit.end_turn()
+
+    def popped(group: str) -> str:
+        wanted = {"topic": "urgent", "consumer_group": group, "max_msg_nums": 1}
+        return "".join(one.name for _ in range(40) for one in kit.pop(**wanted))
+
+    assert popped("by_priority") == first * 40
+    kit.groups.update(GroupConfig("by_chance", attributes={"+priority.factor": "0"}))
+    assert len(set(popped("by_chance"))) > 1
