@@ -10,7 +10,8 @@ import pytest
 from tests.sdk.conftest import Server
 
 from cometmq import LitePullConsumer, Message, MessageQueue, Producer, ReceivedMessage
-from cometmq.errors import ClientClosed, ClientError, InvalidArgument, TopicNotFound
+from cometmq.errors import ClientClosed, ClientError, CometError, InvalidArgument, TopicNotFound
+from cometmq.testing.local_cluster import LocalCluster
 
 SHORT = timedelta(milliseconds=300)
 
@@ -258,3 +259,28 @@ async def test_what_is_refused(server: Server) -> None:
             await one.assign([queue])
     with pytest.raises(ClientClosed):
         await one.poll()
+
+
+async def test_a_broker_that_comes_back() -> None:
+    async with LocalCluster() as cluster, asyncio.timeout(40):
+        await cluster.create_topic("orders")
+        server = Server("comet", cluster.namesrv)
+        async with consumer(server, "g") as one:
+            await one.subscribe("orders")
+            await fill(server, "orders", range(1, 5))
+            assert numbers(await drain(one, 4)) == [1, 2, 3, 4]
+            waiting = asyncio.create_task(one.poll(timedelta(seconds=20)))
+            await cluster.stop_broker()
+            with pytest.raises(CometError):
+                await one.commit()
+            await cluster.start_broker()
+            while True:
+                try:
+                    await fill(server, "orders", range(5, 6))
+                    break
+                except CometError:
+                    await asyncio.sleep(0.1)
+            found = await waiting
+            assert numbers(found) == [5]
+            await one.commit()
+            assert sum([await one.committed(queue) or 0 for queue in one.assignment]) == 5

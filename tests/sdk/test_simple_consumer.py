@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,7 +12,16 @@ import pytest
 from tests.sdk.conftest import Server
 
 from cometmq import Message, Producer, ReceivedMessage, SimpleConsumer
-from cometmq.errors import ClientClosed, ClientError, InvalidArgument, PeerRefused, ServerTooOld, TopicNotFound
+from cometmq.errors import (
+    ClientClosed,
+    ClientError,
+    InvalidArgument,
+    PeerRefused,
+    PeerUnreachable,
+    SendFailed,
+    ServerTooOld,
+    TopicNotFound,
+)
 from cometmq.net.routes import Routes
 from cometmq.testing.local_cluster import LocalCluster
 from cometmq.wire.requests.pop import BatchAckMessage, PopMessage
@@ -270,3 +280,45 @@ async def test_a_broker_that_knows_no_batches(older: Callable[[type[Header]], No
             found = await one.pop("orders", invisible=SHORT)
             await one.ack_all(found)
             assert len(found) == one.counters["acknowledged"] == 5
+
+
+async def test_a_broker_that_comes_back() -> None:
+    """Receives go on where they were, without a word from the program."""
+    async with LocalCluster() as cluster, asyncio.timeout(30):
+        await cluster.create_topic("orders")
+        async with (
+            Producer("p", namesrv=cluster.namesrv, retries=5) as producer,
+            SimpleConsumer("g", namesrv=cluster.namesrv, start_from="first") as one,
+        ):
+            stream = one.receive("orders")
+            for number in range(2):
+                coming = asyncio.ensure_future(anext(stream))
+                await asyncio.sleep(0.1)
+                await cluster.stop_broker()
+                await asyncio.sleep(0.3)
+                assert not coming.done()
+                with pytest.raises(PeerUnreachable):
+                    await one.pop("orders", wait=timedelta(seconds=0.2))
+                await cluster.start_broker()
+                while True:
+                    try:
+                        await producer.send(Message("orders", b"%d" % number))
+                        break
+                    except SendFailed:
+                        await asyncio.sleep(0.1)
+                message = await coming
+                await message.ack()
+                assert message.body == b"%d" % number
+
+
+async def test_waiting_for_nothing_leaves_nothing() -> None:
+    async with LocalCluster() as cluster:
+        await cluster.create_topic("orders")
+        async with SimpleConsumer("g", namesrv=cluster.namesrv) as one:
+            await one.pop("orders", wait=timedelta(milliseconds=1))
+            tasks, objects = len(asyncio.all_tasks()), len(gc.get_objects())
+            for _ in range(300):
+                assert await one.pop("orders", wait=timedelta(milliseconds=1)) == []
+            gc.collect()
+            assert len(asyncio.all_tasks()) <= tasks + 1
+            assert len(gc.get_objects()) < objects + 300
