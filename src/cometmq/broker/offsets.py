@@ -17,7 +17,7 @@ Mirrors: ConsumerOffsetManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from cometmq.broker.config import BrokerConfig
@@ -29,6 +29,7 @@ SEPARATOR: Final = "@"
 
 QueueOffsets = dict[int, int]
 OnReset = Callable[[str, str, int], None]  # group, topic, queue id
+OnRemoved = Callable[[Collection[str]], None]  # topic@group
 
 
 class Offsets(Saved):
@@ -44,6 +45,7 @@ class Offsets(Saved):
         self._resets: dict[str, QueueOffsets] = {}
         self._use_resets = config.use_server_side_reset_offset
         self.on_reset: list[OnReset] = []  # who lets clients wait on a queue
+        self.on_removed: list[OnRemoved] = []  # who would commit later what is removed now
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.load(self._read)
 
@@ -151,3 +153,5 @@ class Offsets(Saved):
             self._resets.pop(key, None)
             if self._offsets.pop(key, None) is not None:
                 self.mark()
+        for tell in self.on_removed:
+            tell(keys)

@@ -365,3 +365,19 @@ async def test_the_urgent_come_first_where_priority_counts(tmp_path: Path, asc: 
     assert popped("by_priority") == first * 40
     kit.groups.update(GroupConfig("by_chance", attributes={"+priority.factor": "0"}))
     assert len(set(popped("by_chance"))) > 1
+
+
+@MERGE
+async def test_a_topic_that_is_made_anew_is_popped_from_its_first_message(tmp_path: Path, merge: bool) -> None:
+    kit = await kit_with(tmp_path, "a", "b", "c", enable_pop_buffer_merge=merge)
+    handed = kit.pop_reply(invisible_time=60_000, end_turn=False)  # not safe yet, or still in memory
+    assert handed is not None
+    kit.topics.delete(TOPIC)
+    kit.offsets.remove_topic(TOPIC)
+    kit.store.delete_topic(TOPIC)
+    kit.end_turn()
+    await kit.pass_time(15_000)
+    kit.topics.update(TopicConfig(TOPIC, 2, 2))
+    for name in "uvwxyz":
+        kit.send(name)
+    assert names(kit.pop()) == list("uvwxyz")

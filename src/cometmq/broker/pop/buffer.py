@@ -19,6 +19,7 @@ import heapq
 import itertools
 import logging
 from collections import deque
+from collections.abc import Collection
 from typing import Final
 
 from cometmq.broker.config import BrokerConfig
@@ -64,6 +65,7 @@ class PopBuffer:
         self._merging: dict[MergeKey, Entry] = {}
         self._leaving: list[tuple[int, int, Entry]] = []  # heap: when, order, who leaves for the revive topic
         self._order = itertools.count()
+        offsets.on_removed.append(self._removed)
 
     def __len__(self) -> int:
         """Checkpoints that are not written yet."""
@@ -102,6 +104,12 @@ class PopBuffer:
     def forget(self, topic: str, group: str, queue_id: int) -> None:
         """The group's offset was reset: what is in line moves it no more."""
         self._lines.pop((topic, group, queue_id), None)
+
+    def _removed(self, keys: Collection[str]) -> None:
+        """Topic or group is deleted: a new one of that name must not go on where the old one was."""
+        for topic, group, queue_id in list(self._lines):
+            if f"{topic}@{group}" in keys:
+                self.forget(topic, group, queue_id)
 
     def _may_merge(self, point: CheckPoint, key: QueueKey) -> bool:
         config = self._config
