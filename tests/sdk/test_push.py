@@ -251,7 +251,7 @@ async def test_a_listener_that_takes_too_long(server: Server) -> None:
         ) as consumer:
             await until(lambda: len(tried) >= 4)
             assert consumer.counters["timed_out"] == 1
-    assert tried == [(0, 0), (1, 0), (2, 0), (0, 1)]
+    assert (sorted(tried[:3]), tried[3:]) == ([(0, 0), (1, 0), (2, 0)], [(0, 1)])
 
 
 async def test_suspend_and_resume(server: Server) -> None:
