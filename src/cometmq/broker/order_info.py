@@ -22,7 +22,7 @@ Mirrors: ConsumerOrderInfoManager, QueueLevelConsumerManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -244,6 +244,12 @@ class OrderInfos(Saved):
     def remove(self, topic: str, group: str) -> None:
         if self._queues.pop(f"{topic}@{group}", None) is not None:
             self.mark()
+
+    def removed(self, keys: Iterable[str]) -> None:
+        """Topics or groups are deleted (topic@group): one made anew is held by nobody."""
+        for key in keys:
+            if self._queues.pop(key, None) is not None:
+                self.mark()
 
     def clean(self) -> None:
         """Forget topics, groups and queues that are gone, and queues that nobody popped for a day."""

@@ -16,6 +16,7 @@ from cometmq.store.fs import OsFs
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
+from cometmq.wire.requests.admin import DeleteTopicInBroker
 from cometmq.wire.requests.consume import ResetOffset
 from cometmq.wire.requests.pop import Notification, PeekMessage, PollingInfo, PopMessage
 from cometmq.wire.requests.send import SendMessageV2
@@ -199,6 +200,17 @@ async def test_an_order_that_is_let_go_wakes_who_waits(broker: StartBroker) -> N
         assert await ask(channel, ordered) == [b"a"]  # when its time was over, and not after 8 s
         peeked = await channel.exchange(PeekMessage(GROUP, TOPIC, 0, 32).command())
         assert len(list(decode_records(bytes(peeked.body)))) == 2
+
+
+async def test_an_order_ends_with_its_topic(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await send(channel, b"a")
+        ordered = pop_of(0, count=1, queue_id=0)
+        ordered.order = True
+        assert await ask(channel, ordered) == [b"a"]
+        await channel.call(DeleteTopicInBroker(TOPIC))
+        await send(channel, b"b")
+        assert await ask(channel, ordered) == [b"b"]
 
 
 async def test_a_reset_wakes_who_waits(broker: StartBroker) -> None:

@@ -75,6 +75,7 @@ def install(core: Core) -> None:
 
     core.routes.add(popping, looking, acknowledging)
     core.offsets.on_reset.append(notify_moved)
+    core.offsets.on_removed.append(order_infos.removed)
     core.arrivals.listeners += [pops.arrived, looking.long_polling.arrived]
     core.jobs.append(Job("writing pop's checkpoints", BUFFER_TICK_S, buffer.tick))
 
