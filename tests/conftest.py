@@ -15,6 +15,13 @@ from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("dsession"):  # the one that hands tests to workers
+        from tests.scheduling import Scheduling
+
+        config.pluginmanager.register(Scheduling())
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an `async def` test on a loop of its own."""

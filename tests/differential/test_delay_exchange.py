@@ -18,7 +18,7 @@ from cometmq.wire.requests.consume import PullMessage
 from cometmq.wire.requests.delay import GetAllDelayOffset
 from cometmq.wire.requests.send import SendMessageV2
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 LEVELS_MS = (1_000, 10_000, 3_600_000)
 CONF = {

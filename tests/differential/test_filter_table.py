@@ -6,7 +6,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import pytest
 from tests.original import require
 from tests.original.jars import class_path, original_jars
 
@@ -16,8 +15,6 @@ from cometmq.clock import SystemClock
 from cometmq.model.subscription import SubscriptionData
 from cometmq.store.fs import OsFs
 from cometmq.store.tables import TableFile
-
-pytestmark = pytest.mark.xdist_group("differential")
 
 SOURCE = Path(__file__).with_name("java") / "FilterTable.java"
 CONSUMERS = 64  # as the original's table expects when it has no broker around it

@@ -15,7 +15,7 @@ from cometmq.net.pool import connect
 from cometmq.wire.codes import VERSION, RequestCode, ResponseCode, SerializeType
 from cometmq.wire.command import Command
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 
 CONF = {"enableShutdownGracefully": True, "shutdownWaitTimeSeconds": 4}
 V4_9_8, V5_3_1, V5_3_2 = 409, 475, 476

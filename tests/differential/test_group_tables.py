@@ -21,7 +21,7 @@ from cometmq.wire.requests.send import SendMessageV2
 
 from .exchange import broker_of
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 HELD_MS = 600_000
 WAIT_S = 60

@@ -22,7 +22,7 @@ from cometmq.wire.requests.send import SendMessageV2
 
 from .exchange import broker_of
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(180)]
+pytestmark = pytest.mark.timeout(180)
 
 TOPIC, GROUP = "handed", "handers"
 OTHER = {"java": "comet", "comet": "java"}

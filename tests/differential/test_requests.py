@@ -12,7 +12,6 @@ from .frames import HOSTILE
 from .script import Server
 
 TWIN = bool(os.environ.get("COMETMQ_DIFFERENTIAL_TWIN"))
-pytestmark = pytest.mark.xdist_group("differential")
 
 
 @pytest.mark.parametrize("case", CASES)

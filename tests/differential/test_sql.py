@@ -17,8 +17,6 @@ from cometmq.errors import FilterRefused
 from cometmq.filter import sql
 from cometmq.model import properties as model_properties
 
-pytestmark = pytest.mark.xdist_group("differential")
-
 SOURCE = Path(__file__).with_name("java") / "SqlOracle.java"
 Answer = Callable[[str, dict[str, str]], str]
 

@@ -18,7 +18,7 @@ from .exchange import (
     served,
 )
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 COUNT = 400
 OTHER = {"java": "comet", "comet": "java"}

@@ -24,7 +24,7 @@ from cometmq.wire.requests.timer import GetTimerCheckPoint, GetTimerMetrics, Rec
 
 from .exchange import CREATE, GROUP, TOPIC, broker_of
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 COUNT = 40
 OTHER = {"java": "comet", "comet": "java"}

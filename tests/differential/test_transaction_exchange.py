@@ -15,7 +15,7 @@ from cometmq.wire import fastjson
 
 from .exchange import SMALL_FILES
 
-pytestmark = [pytest.mark.xdist_group("differential"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 # The first broker leaves open what is open; the second asks at once.
 PATIENT = {**SMALL_FILES, "transactionCheckInterval": 100_000}

@@ -6,7 +6,7 @@ import pytest
 from tests.interop.clients import Outcome
 from tests.interop.test_clients import every_java_client
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(900)
 
 
 @every_java_client

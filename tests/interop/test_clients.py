@@ -7,8 +7,8 @@ from collections import defaultdict
 import pytest
 from tests.interop.clients import CLIENTS, JAVA_CLIENTS, Client, Outcome
 
-# The first run builds the clients; xdist must not run each of them on each worker.
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+# The first run builds the clients.
+pytestmark = pytest.mark.timeout(900)
 
 
 def name_of(client: Client) -> str:

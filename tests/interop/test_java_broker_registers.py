@@ -20,7 +20,7 @@ from cometmq.net.pool import connect
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.requests.namesrv import GetRouteInfo
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(300)
 
 DEADLINE_S = 60.0
 # Upstream's own NameServer cannot read what this broker compresses: its header denies it.

@@ -31,7 +31,7 @@ from cometmq.wire.requests.consume import GetMinOffset, OffsetReply
 from cometmq.wire.requests.members import SetMessageRequestMode
 from cometmq.wire.requests.send import SendMessageV2
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(900)
 
 QUEUES = 4
 WAIT_S = 90

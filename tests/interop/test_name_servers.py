@@ -13,7 +13,7 @@ from tests.original.cluster import Kind
 # Which header form a client speaks makes no difference here.
 CLIENTS_HERE = [client for client in CLIENTS if not client.name.endswith("binary")]
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from cometmq.wire.bodies.assignment import POP, RequestMode
 from cometmq.wire.requests.admin import CreateTopic
 from cometmq.wire.requests.members import SetMessageRequestMode
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(300)
 
 QUEUES = 2
 

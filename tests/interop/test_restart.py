@@ -9,7 +9,7 @@ from tests.interop.clients import JAVA_CLIENTS, Outcome, Program
 from tests.original import Cluster, CometBroker, JavaBroker
 from tests.original.cluster import Kind
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(900)
 
 NEWEST = JAVA_CLIENTS[0]
 

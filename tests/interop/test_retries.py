@@ -6,7 +6,7 @@ import pytest
 from tests.interop.clients import Outcome
 from tests.interop.test_clients import every_client, every_java_client
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(900)
 
 LEVEL_MS = 1_000
 SLACK_MS = 4_000  # of client, scheduler and a busy machine; how late the broker itself is, is tested with the broker

@@ -9,7 +9,7 @@ from tests.interop.clients import JAVA_CLIENTS, Client, Outcome, Program
 from tests.original import Cluster
 from tests.original.cluster import Kind
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(300)
 
 SENDERS = (JAVA_CLIENTS[0], JAVA_CLIENTS[2])
 LATE_MS_MAX = 1_000

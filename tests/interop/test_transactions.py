@@ -12,7 +12,7 @@ from tests.interop.clients import GO_CLIENT, JAVA_CLIENTS, Client, Outcome, Prog
 from tests.original import Cluster
 from tests.original.cluster import Kind
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("interop")]
+pytestmark = pytest.mark.timeout(900)
 
 TRANSACTORS = (JAVA_CLIENTS[0], JAVA_CLIENTS[2], GO_CLIENT)
 CONF = {"transactionTimeOut": 1_000, "transactionCheckInterval": 500, "transactionCheckMax": 200}
