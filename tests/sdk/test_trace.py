@@ -106,7 +106,7 @@ async def test_a_trace_never_fails_the_program(monkeypatch: pytest.MonkeyPatch) 
         for number in range(5):
             writer.add(Line("t", f"Pub\x01{number}\x02", (str(number),)))
         await writer.close(timeout_s=0.2)
-        assert (writer.written, writer.dropped) == (0, 2)
+        assert (writer.written, writer.dropped, writer.failed) == (0, 2, 3)
         writer.add(Line("t", "late", ()))
         assert writer.dropped == 3
 

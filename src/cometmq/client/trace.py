@@ -95,6 +95,7 @@ class TraceWriter:
             await asyncio.wait([task], timeout=timeout_s)
         finally:
             task.cancel()
+            await asyncio.wait([task])
             self.failed += len(self._waiting)
             self._waiting.clear()
             await self._producer.close()
@@ -146,6 +147,9 @@ class TraceWriter:
         try:
             await self._producer.send(Message(self.topic, "".join(line.text for line in lines).encode(), keys=keys))
             self.written += len(lines)
+        except asyncio.CancelledError:
+            self.failed += len(lines)
+            raise
         except CometError as fault:
             self.failed += len(lines)
             log.info("%d lines of the trace were not written: %s", len(lines), fault)
