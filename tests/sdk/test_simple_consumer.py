@@ -79,16 +79,16 @@ async def test_what_is_not_acknowledged_comes_again(server: Server) -> None:
         found: list[ReceivedMessage] = []
         async with asyncio.timeout(30):
             while len(found) < 6:
-                found += await one.pop(topic, invisible=timedelta(seconds=2), wait=SHORT)
+                found += await one.pop(topic, invisible=SHORT, wait=SHORT)
             by_number = {int(message.body): message for message in found}
             await one.ack_all(by_number[number] for number in (0, 1, 2))
             await by_number[3].ack()
             await by_number[4].change_invisible(LONG)
-            again = await anext(one.receive(topic, invisible=timedelta(seconds=2)))
+            again = await anext(one.receive(topic, invisible=SHORT))
             assert (again.body, again.topic, again.reconsume_times) == (b"5", topic, 1)
             await again.ack()
             await by_number[4].ack()  # with the receipt that the change gave
-        assert await one.pop(topic, wait=timedelta(seconds=3)) == []
+        assert await one.pop(topic, wait=timedelta(seconds=1.5)) == []
 
 
 async def test_tags_and_sql(server: Server) -> None:
@@ -99,7 +99,7 @@ async def test_tags_and_sql(server: Server) -> None:
     async def numbers(**wanted: str | list[str]) -> list[int]:
         async with consumer(server) as one, asyncio.timeout(20):
             return sorted(
-                [int(message.body) async for message in one.receive(topic, wait=SHORT, **wanted)]  # type: ignore[arg-type]
+                [int(message.body) async for message in one.receive(topic, wait=timedelta(seconds=0.3), **wanted)]  # type: ignore[arg-type]
             )
 
     assert await numbers(tags="Aa") == [0, 3, 6, 9]
@@ -149,11 +149,25 @@ async def test_leaving_early_loses_nothing(server: Server) -> None:
                 await message.ack()
 
 
+async def test_a_pop_that_outlives_its_consumer_keeps_nothing(server: Server) -> None:
+    topic, group = new(), new("group")
+    async with Producer("sdk", namesrv=server.namesrv) as producer, asyncio.timeout(20):  # keeps the connection open
+        await producer.create_topic(topic, queues=1)
+        async with consumer(server, group) as one:
+            waiting = asyncio.create_task(one.pop(topic, invisible=LONG))
+            await asyncio.sleep(0.3)
+            waiting.cancel()
+        await producer.send(Message(topic, b"1"))
+        async with consumer(server, group) as other:
+            (message,) = await other.pop(topic, invisible=LONG)
+            await message.ack()
+
+
 async def test_in_flight_is_bounded(server: Server) -> None:
     topic = new()
     await fill(server, topic, 20)
     async with consumer(server, in_flight=5) as one, asyncio.timeout(30):
-        stream = one.receive(topic, invisible=timedelta(seconds=2))
+        stream = one.receive(topic, invisible=SHORT)
         held = [await anext(stream) for _ in range(5)]
         assert one.in_flight == 5
         assert await one.pop(topic, wait=timedelta(milliseconds=100)) == []

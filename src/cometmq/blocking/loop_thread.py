@@ -155,7 +155,7 @@ def _at_exit() -> None:
 
     async def close_all() -> None:
         async with asyncio.timeout(EXIT_S):
-            await asyncio.gather(*[client.close() for client in thread.clients], return_exceptions=True)
+            await asyncio.gather(*[client.close() for client in list(thread.clients)], return_exceptions=True)
 
     with contextlib.suppress(Exception):
         thread.run(close_all)

@@ -99,7 +99,11 @@ class LitePullConsumer:
         self._ahead = ReadAhead(
             instance, self.group, self._store, self._subscriptions.get, self._start, self._limits, self._pull_batch
         )
-        await instance.add_consumer(self)
+        try:
+            await instance.add_consumer(self)
+        except BaseException:
+            await self._close(all_is_done=False)
+            raise
         self._tasks.append(instance.spawn(self._balance_regularly(), f"balance of {self.group}"))
         if self._auto_commit:
             self._tasks.append(instance.spawn(self._commit_regularly(), f"commits of {self.group}"))

@@ -2,6 +2,7 @@
 
 A pop that has left goes on although the program stopped waiting, since the broker may have handed messages to it
 already; they are there for the next who asks, until their invisible time is over. Then the broker brings them back.
+After the consumer is closed, what a pop still brings is handed back.
 
 Invariants: at most `COUNT_MAX` messages per broker wait here; none is handed out after its time, or twice.
 
@@ -64,6 +65,8 @@ class Desk(Protocol):
 
     async def change_popped(self, popped: Popped, duration: timedelta) -> None: ...
 
+    async def hand_back(self, some: list[Popped]) -> None: ...
+
 
 class Popped:
     """A message with its receipt. `until_s` is the loop's time when it becomes visible again."""
@@ -102,11 +105,11 @@ class Pops:
         self._news: asyncio.Future[None] | None = None
         self.fault: CometError | None = None  # of the last pop, if it failed
         self.unwanted: list[Popped] = []  # whose tag only has the hash of a wanted one
-        self.used_s = self._loop.time()
+        self._is_left = False
 
     def take(self) -> Popped | None:
         """The next message whose time is not over."""
-        self.used_s = now = self._loop.time()
+        now = self._loop.time()
         while self._ready:
             popped = self._ready.popleft()
             if popped.until_s > now:
@@ -169,6 +172,8 @@ class Pops:
             timeout_ms = int(poll_s * 1000) + self._instance.options.request_timeout_ms
             answer = await self._instance.exchange(broker, request, timeout_ms=timeout_ms)
             self._answered(broker, answer)
+            if self._is_left:
+                await self._desk.hand_back(list(self.take_all()))
             self.fault = None
             self._faults.pop(broker, None)
         except CometError as fault:
@@ -230,9 +235,10 @@ class Pops:
         if not self._instance.readable_queues(self.wish.wanted.topic):
             raise PeerUnreachable(f"the topic {self.wish.wanted.topic} has no queue that can be read now")
 
-    async def close(self) -> None:
-        tasks = list(self._pops.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+    async def leave(self) -> None:
+        """Hand back what waits here, now, and what pops under way bring, when it comes.
+
+        They cannot be called back: where others use the connection, the broker would hand messages to nobody.
+        """
+        self._is_left = True
+        await self._desk.hand_back(list(self.take_all()))

@@ -16,6 +16,7 @@ Mirrors: SimpleConsumer (of the 5.x clients), DefaultMQPushConsumerImpl.ackAsync
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -36,8 +37,11 @@ from cometmq.wire.bodies.heartbeat import ConsumerData
 from cometmq.wire.receipt import Handle
 from cometmq.wire.requests.pop import ChangeInvisibleTime, ChangeInvisibleTimeReply
 
+log = logging.getLogger("cometmq.client")
+
 IN_FLIGHT_MAX: Final = 4096
 KINDS_MAX: Final = 256  # of receives: topic, filter, invisible time
+FAULT_PAUSE_S: Final = 1.0
 HAND_BACK: Final = timedelta(seconds=1)  # what is left at closing is seen by others after this
 _CONSUME_POP: Final = "CONSUME_POP"
 _FROM_FIRST, _FROM_LAST = 0, 1
@@ -84,7 +88,11 @@ class SimpleConsumer:
             raise ClientClosed("the consumer is open already, or was; make a new one")
         self._instance = await ClientInstance.join(self._options, apart_from=self.group)
         self._acknowledger = Acknowledger(self._instance, self.group)
-        await self._instance.add_consumer(self)
+        try:
+            await self._instance.add_consumer(self)
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def close(self) -> None:
@@ -95,16 +103,17 @@ class SimpleConsumer:
         self._is_closed = True
         timeout_s = self._options.close_timeout_s
         await acknowledger.close(timeout_s)
-        left = [popped for pops in self._pops.values() for popped in pops.take_all()]
-        for pops in self._pops.values():
-            await pops.close()
-        if left and not instance.is_closed:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    backs = [self._change(instance, popped, HAND_BACK) for popped in left]
-                    await asyncio.gather(*backs, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*[pops.leave() for pops in self._pops.values()])
         await instance.remove_consumer(self)
         await instance.leave()
+
+    async def hand_back(self, some: list[Popped]) -> None:
+        """Let others have these soon; what fails comes again in its own time."""
+        if self._instance is not None:
+            backs = [self._change(self._instance, popped, HAND_BACK) for popped in some]
+            await asyncio.gather(*backs, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -150,6 +159,7 @@ class SimpleConsumer:
 
         Goes on for ever, over lost connections too; with `wait` it ends when nothing came for so long.
         """
+        level = logging.WARNING  # once per outage
         while True:
             patience = timedelta(seconds=POLL_S_MAX) if wait is None else wait
             try:
@@ -158,8 +168,11 @@ class SimpleConsumer:
             except CometError as fault:
                 if wait is not None or not fault.retriable:
                     raise
-                await asyncio.sleep(1.0)
+                log.log(level, "group %s receives nothing of %s for now, and tries on: %s", self.group, topic, fault)
+                level = logging.INFO
+                await asyncio.sleep(FAULT_PAUSE_S)
                 continue
+            level = logging.WARNING
             if popped is not None:
                 yield popped.message
             elif wait is not None:
