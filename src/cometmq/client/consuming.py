@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from cometmq.client.instance import ClientInstance
+from cometmq.client.listen_watch import ListenWatch
 from cometmq.client.listeners import Listener
 from cometmq.client.message import ReceivedMessage
 from cometmq.client.pop_loop import PopQueue
@@ -66,6 +67,7 @@ class Consuming:
         self.failed = 0
         self.timed_out = 0
         self.is_suspended = False
+        self.watching: ListenWatch | None = None
         self._timeout_s = timeout_s
         self._pool = ThreadPoolExecutor(concurrency, thread_name_prefix=f"cometmq {group}")  # starts none until asked
         self._workers = [Worker() for _ in range(concurrency)]
@@ -179,7 +181,10 @@ class Consuming:
             return ClientError(f"no listener is subscribed to {messages[0].topic} any more")
         worker.started = self.loop.time()
         try:
-            await listener.hear(messages, self._pool)
+            if self.watching is None:
+                await listener.hear(messages, self._pool)
+            else:
+                await self.watching.hear(listener, messages, self._pool)
         except Exception as fault:
             self.failed += len(slots)
             self._tell(messages, fault)

@@ -9,6 +9,7 @@ Mirrors: MessageListenerConcurrently, MessageListenerOrderly.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
@@ -46,7 +47,8 @@ class Listener:
         if self.is_async:
             await self.function(argument)
             return
-        result = await asyncio.get_running_loop().run_in_executor(pool, self.function, argument)
+        in_context = contextvars.copy_context().run  # so that a thread sees what is around it, as a span
+        result = await asyncio.get_running_loop().run_in_executor(pool, in_context, self.function, argument)
         if inspect.isawaitable(result):  # a plain function that calls an async one, as a lambda does
             await result
 

@@ -35,6 +35,7 @@ from cometmq.client.held_queues import HeldQueues, Popping
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listen_concurrent import ConcurrentConsuming
 from cometmq.client.listen_orderly import OrderlyConsuming
+from cometmq.client.listen_watch import ListenWatch, check_spans
 from cometmq.client.listeners import BatchListener, Listener, OneListener, Subscription, subscription_data
 from cometmq.client.message import ReceivedMessage, check_group
 from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
@@ -78,10 +79,13 @@ class PushConsumer:
         strategy: AssignmentStrategy | str | None = None,
         server_assignment: bool = False,
         offset_folder: str | os.PathLike[str] | None = None,
+        trace: bool = False,
+        spans: bool = False,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
-        """`suspend_queue` is the pause before an orderly retry; further `options` are those of `ClientOptions`.
+        """`suspend_queue` is the pause before an orderly retry; `trace` tells the trace topic of what was consumed,
+        `spans` OpenTelemetry; further `options` are those of `ClientOptions`.
 
         Broadcasting keeps its offsets in `offset_folder`, under `client_id` or this machine's address.
         """
@@ -117,6 +121,10 @@ class PushConsumer:
         self._strategy = strategy_of(strategy) if strategy is not None else Averagely()
         self._by_server = server_assignment
         self._folder = offset_folder
+        self._traces = trace
+        self._watch = ListenWatch(group, spans=spans) if trace or spans else None
+        if spans:
+            check_spans()
         self._retry_topic = RETRY_PREFIX + group
         self._subscriptions: dict[str, Subscription] = {}
         if not broadcasting:
@@ -177,6 +185,8 @@ class PushConsumer:
                     await instance.route(topic)
                 except TopicNotFound as fault:
                     log.info("group %s: %s", self.group, fault)
+            if self._traces and self._watch is not None:
+                await self._watch.start_trace(self._options)
             await instance.add_consumer(self)
             self._consuming.start()
             self._tasks.append(instance.spawn(self._queues.save_now_and_then(), f"offsets of {self.group}"))
@@ -219,6 +229,7 @@ class PushConsumer:
                 timeout_s=self._timeout_s,
                 delay_level=self._delay_level,
             )
+        self._consuming.watching = self._watch
         store: OffsetStore
         if self.is_broadcasting:
             store = FileOffsets(self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT", group, self._folder)
@@ -263,6 +274,8 @@ class PushConsumer:
             await self._queues.save()
             await self._acknowledger.close(timeout_s)
             await self._queues.hand_back()
+            if self._watch is not None:
+                await self._watch.close()
         finally:
             await instance.remove_consumer(self)
             await instance.leave()
