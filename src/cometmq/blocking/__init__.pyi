@@ -260,6 +260,8 @@ class PushConsumer:
         strategy: AssignmentStrategy | str | None = ...,
         server_assignment: bool = ...,
         offset_folder: str | PathLike[str] | None = ...,
+        trace: bool = ...,
+        spans: bool = ...,
         client_id: str | None = ...,
         **options: Any,
     ) -> None: ...
