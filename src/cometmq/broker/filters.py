@@ -134,7 +134,10 @@ class Filters(Saved):
 
     def _retried(self, group: str) -> Callable[[Buffer], bool]:
         def wants(record: Buffer) -> bool:
-            stored = properties_of(record)
+            try:
+                stored = properties_of(record)
+            except CorruptRecord:
+                return False
             topic = properties.parse(str(stored, "utf-8", "replace")).get(properties.RETRY_TOPIC, "")
             known = self.get(topic, group)
             return known is None or read_expression(known.expression, known.expression_type).matches(stored)
