@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from tests.sdk.conftest import Server
@@ -207,6 +208,38 @@ async def test_members_divide_the_queues(server: Server) -> None:
         assert not one.assignment
 
 
+async def test_broadcasting(server: Server, tmp_path: Path) -> None:
+    topic, group = new(), new("group")
+    await fill(server, topic, range(6))
+
+    def listener(name: str) -> LitePullConsumer:
+        return consumer(server, group, broadcasting=True, offset_folder=tmp_path, client_id=name)
+
+    async with listener("one") as one, listener("two") as two:
+        for member in (one, two):
+            await member.subscribe(topic)
+            assert len(member.assignment) == 4
+            assert numbers(await drain(member, 6)) == list(range(6))
+    async with listener("one") as again:
+        await again.subscribe(topic)
+        assert await again.poll(SHORT) == []
+        assert sum([await again.committed(queue) or 0 for queue in again.assignment]) == 6
+
+
+async def test_many_topics_at_once(server: Server) -> None:
+    topics = [new() for _ in range(4)]
+    for topic in topics:
+        await fill(server, topic, range(4))
+    async with consumer(server) as one:
+        one.members_changed()
+        await asyncio.gather(*[one.subscribe(topic) for topic in topics])
+        assert len(one.assignment) == 16
+        assert numbers(await drain(one, 16)) == sorted(list(range(4)) * 4)
+        assert await one.poll(SHORT) == []
+        loops = [task for task in asyncio.all_tasks() if "reading ahead" in task.get_name()]
+        assert len(loops) == 16
+
+
 async def test_stream_and_bounds(server: Server) -> None:
     topic = new()
     await fill(server, topic, range(30), queues=1)
@@ -216,7 +249,7 @@ async def test_stream_and_bounds(server: Server) -> None:
         found = []
         async for message in one.messages(max_messages=3):
             assert one._ahead is not None
-            assert one._ahead._readings[queue].queue.count <= 6
+            assert one._ahead.held[queue].queue.count <= 6
             found.append(int(message.body))
             if len(found) == 30:
                 break

@@ -201,6 +201,8 @@ class LitePullConsumer:
         auto_commit_interval: timedelta = ...,
         start_from: StartFrom | datetime | str = ...,
         strategy: AssignmentStrategy | str = ...,
+        broadcasting: bool = ...,
+        offset_folder: str | PathLike[str] | None = ...,
         buffered: int = ...,
         buffered_bytes: int = ...,
         pull_batch: int = ...,

@@ -15,34 +15,42 @@ Mirrors: DefaultLitePullConsumer.
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
+from cometmq.client.assignments import Assignments
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listeners import Subscription
 from cometmq.client.message import ReceivedMessage, check_group, check_topic
-from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, StartFrom, start_of
+from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
 from cometmq.client.options import ClientOptions
 from cometmq.client.process_queue import QueueLimits
 from cometmq.client.read_ahead import ReadAhead
 from cometmq.client.rebalance import AssignmentStrategy, strategy_of
-from cometmq.client.rebalance import assign as share_of
 from cometmq.client.wanted import subscription
-from cometmq.errors import ClientClosed, ClientError, CometError, InvalidArgument, PeerRefused
+from cometmq.errors import ClientClosed, ClientError, InvalidArgument, PeerRefused
 from cometmq.model.queue import MessageQueue
-from cometmq.wire.bodies.heartbeat import CONSUME_ACTIVELY, ConsumerData
+from cometmq.net.server import outward_ip
+from cometmq.wire.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_ACTIVELY, ConsumerData
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.consume import GetMaxOffset, GetMinOffset, OffsetReply, QueryConsumerOffset, SearchOffset
 from cometmq.wire.schema import Header
 
-log = logging.getLogger("cometmq.client")
 
-BALANCE_S: Final = 20.0
-BALANCE_RETRY_S: Final = 1.0
+class _Assignments(Assignments):
+    """One look at a time: a program may subscribe while the regular one is under way."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._looking = asyncio.Lock()
+
+    async def balance(self) -> bool:
+        async with self._looking:
+            return await super().balance()
 
 
 class LitePullConsumer:
@@ -57,13 +65,15 @@ class LitePullConsumer:
         auto_commit_interval: timedelta = timedelta(seconds=5),
         start_from: StartFrom | datetime | str = StartFrom.LAST,
         strategy: AssignmentStrategy | str = "AVG",
+        broadcasting: bool = False,
+        offset_folder: str | os.PathLike[str] | None = None,
         buffered: int = 1000,
         buffered_bytes: int = 100 * 1024 * 1024,
         pull_batch: int = 32,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
-        """Further `options` are those of `ClientOptions`."""
+        """Further `options` are those of `ClientOptions`; `broadcasting` and `offset_folder` as of a `PushConsumer`."""
         self.group = check_group(group)
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
         for name, value in (("buffered", buffered), ("buffered_bytes", buffered_bytes), ("pull_batch", pull_batch)):
@@ -77,15 +87,16 @@ class LitePullConsumer:
         self._strategy = strategy_of(strategy)
         self._limits = QueueLimits(buffered, buffered_bytes)
         self._pull_batch = pull_batch
+        self._is_broadcasting = broadcasting
+        self._folder = offset_folder
         self._subscriptions: dict[str, Subscription] = {}
         self._is_assigned = False  # by the program
+        self._is_balancing = False
         self._instance: ClientInstance | None = None
-        self._store: BrokerOffsets | None = None
+        self._store: OffsetStore | None = None
         self._ahead: ReadAhead | None = None
+        self._assignments: Assignments | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._balance_due = asyncio.Event()
-        self._balancing = asyncio.Lock()
-        self._committed: dict[MessageQueue, int] = {}
         self._is_closed = False
 
     # --- coming and going
@@ -95,16 +106,36 @@ class LitePullConsumer:
         if self._instance is not None:
             raise ClientClosed("the consumer is open already, or was; make a new one")
         self._instance = instance = await ClientInstance.join(self._options, apart_from=self.group)
-        self._store = BrokerOffsets(instance, self.group)
+        if self._is_broadcasting:
+            client = self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT"
+            self._store = FileOffsets(client, self.group, self._folder)
+        else:
+            by_time = isinstance(self._start, datetime)
+            self._store = BrokerOffsets(instance, self.group, zero_if_young=not by_time)
         self._ahead = ReadAhead(
-            instance, self.group, self._store, self._subscriptions.get, self._start, self._limits, self._pull_batch
+            instance,
+            self.group,
+            self._store,
+            self._subscriptions.get,
+            self._start,
+            self._limits,
+            self._pull_batch,
+            commits_when_lost=self._auto_commit,
+        )
+        self._assignments = _Assignments(
+            instance,
+            self.group,
+            lambda: list(self._subscriptions),
+            self._ahead,
+            self._strategy,
+            takes_all=self._is_broadcasting,
+            by_server=False,
         )
         try:
             await instance.add_consumer(self)
         except BaseException:
             await self._close(all_is_done=False)
             raise
-        self._tasks.append(instance.spawn(self._balance_regularly(), f"balance of {self.group}"))
         if self._auto_commit:
             self._tasks.append(instance.spawn(self._commit_regularly(), f"commits of {self.group}"))
         return self
@@ -125,8 +156,10 @@ class LitePullConsumer:
                 ahead.settle()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.close_timeout_s):
-                    await self._save(ahead.done)
-        await ahead.close()
+                    await ahead.save(ahead.done)
+        ahead.close()
+        if self._assignments is not None:
+            await self._assignments.settle(self._options.close_timeout_s)
         await instance.remove_consumer(self)
         await instance.leave()
 
@@ -157,20 +190,29 @@ class LitePullConsumer:
         await instance.route(topic)
         self._subscriptions[topic] = Subscription(wanted, None)
         await instance.heartbeat_now()
-        await self._balance()
+        await self._balance(instance)
+
+    async def _balance(self, instance: ClientInstance) -> None:
+        assignments = self._assignments
+        assert assignments is not None
+        if not await assignments.balance():
+            assignments.soon()
+        if not self._is_balancing:
+            self._is_balancing = True
+            self._tasks.append(instance.spawn(assignments.run(), f"queues of {self.group}"))
 
     async def unsubscribe(self, topic: str) -> None:
         """Read it no more."""
         instance, _ = self._open()
         if self._subscriptions.pop(topic, None) is not None:
             await instance.heartbeat_now()
-            await self._balance()
+            await self._balance(instance)
 
     async def assign(
         self, queues: Iterable[MessageQueue], *, tags: str | Sequence[str] | None = None, sql: str | None = None
     ) -> None:
         """Read exactly these queues, whatever others of the group read."""
-        instance, _ = self._open()
+        instance, ahead = self._open()
         if self._subscriptions and not self._is_assigned:
             raise ClientError("this consumer has subscribed to topics; queues cannot be assigned to it too")
         wanted_queues = set(queues)
@@ -185,13 +227,17 @@ class LitePullConsumer:
         for topic in self._subscriptions.keys() - {queue.topic for queue in wanted_queues}:
             del self._subscriptions[topic]
         await instance.heartbeat_now()
-        async with self._balancing:
-            await self._take_over(wanted_queues)
+        for queue in ahead.held.keys() - wanted_queues:
+            holding = ahead.held.pop(queue)
+            holding.stop()
+            await ahead.let_go(queue, holding)
+        for queue in sorted(wanted_queues - ahead.held.keys()):
+            ahead.held[queue] = await ahead.take_up(queue)
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that are read now."""
-        return frozenset(self._ahead.queues) if self._ahead is not None else frozenset()
+        return frozenset(self._ahead.held) if self._ahead is not None else frozenset()
 
     async def queues(self, topic: str) -> Sequence[MessageQueue]:
         """All queues of a topic."""
@@ -231,12 +277,12 @@ class LitePullConsumer:
     def pause(self, *queues: MessageQueue) -> None:
         """Give no messages of these queues (of all, if none is named) until `resume`."""
         _, ahead = self._open()
-        ahead.pause(queues or ahead.queues)
+        ahead.pause(queues or ahead.held)
 
     def resume(self, *queues: MessageQueue) -> None:
         """Go on with these queues (with all, if none is named)."""
         _, ahead = self._open()
-        ahead.resume(queues or ahead.queues)
+        ahead.resume(queues or ahead.held)
 
     # --- where it is read
 
@@ -247,8 +293,7 @@ class LitePullConsumer:
     @property
     def positions(self) -> dict[MessageQueue, int]:
         """Of all queues that are read."""
-        _, ahead = self._open()
-        return {queue: ahead.position(queue) for queue in ahead.queues}
+        return self._open()[1].positions()
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on with another offset of a queue."""
@@ -257,19 +302,19 @@ class LitePullConsumer:
         low, high = await self.beginning(queue), await self.end(queue)
         if not low <= offset <= high:
             raise InvalidArgument(f"{queue} has no offset {offset}; it goes from {low} to {high}")
-        await ahead.seek(queue, offset)
+        ahead.seek(queue, offset)
 
     async def seek_to_beginning(self, *queues: MessageQueue) -> None:
         """Go back to the first message of these queues (of all, if none is named)."""
         _, ahead = self._open()
-        for queue in queues or tuple(ahead.queues):
-            await ahead.seek(queue, await self.beginning(queue))
+        for queue in queues or tuple(ahead.held):
+            ahead.seek(queue, await self.beginning(queue))
 
     async def seek_to_end(self, *queues: MessageQueue) -> None:
         """Go on behind the last message of these queues (of all, if none is named)."""
         _, ahead = self._open()
-        for queue in queues or tuple(ahead.queues):
-            await ahead.seek(queue, await self.end(queue))
+        for queue in queues or tuple(ahead.held):
+            ahead.seek(queue, await self.end(queue))
 
     async def beginning(self, queue: MessageQueue) -> int:
         """The first offset of a queue."""
@@ -302,7 +347,7 @@ class LitePullConsumer:
         for queue, offset in offsets.items():
             if offset < 0:
                 raise InvalidArgument(f"the offset {offset} of {queue} is negative")
-        lost = await self._save(offsets)
+        lost = await ahead.save(offsets)
         if lost:
             raise ClientError(f"the offsets of {len(lost)} queues were not committed, as of {next(iter(lost))}")
 
@@ -310,6 +355,8 @@ class LitePullConsumer:
         """How far the group is in a queue; None if it never was there."""
         instance, _ = self._open()
         await instance.route(check_topic(str(queue.topic)))
+        if self._is_broadcasting and self._store is not None:
+            return await self._store.read(queue)
         # Asked without the field, brokers say 0 of a young queue where the group never was.
         request = QueryConsumerOffset(str(queue.topic), queue.queue_id, self.group, set_zero_if_not_found=False)
         answer = await instance.exchange(str(queue.broker_name), request, or_any=True)
@@ -319,67 +366,11 @@ class LitePullConsumer:
             raise PeerRefused(answer.code, answer.remark or "", f"broker {queue.broker_name}")
         return OffsetReply.read(answer.ext).offset
 
-    async def _save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Save what is not saved already; returns what failed."""
-        news = {queue: offset for queue, offset in offsets.items() if self._committed.get(queue) != offset}
-        assert self._store is not None
-        kept = await self._store.save(news)
-        for queue in kept:
-            self._committed[queue] = news[queue]
-        return news.keys() - kept
-
     async def _commit_regularly(self) -> None:
         while True:
             await asyncio.sleep(self._commit_interval_s)
             if self._ahead is not None:
-                await self._save(dict(self._ahead.done))
-
-    # --- balancing
-
-    async def _balance_regularly(self) -> None:
-        pause_s = BALANCE_S
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._balance_due.wait()
-            self._balance_due.clear()
-            pause_s = BALANCE_S
-            try:
-                await self._balance()
-            except CometError as fault:
-                log.info("group %s could not be balanced, trying again: %s", self.group, fault)
-                pause_s = BALANCE_RETRY_S
-
-    async def _balance(self) -> None:
-        """Take this member's share of the subscribed topics; who can tell nothing keeps what he has."""
-        instance, ahead = self._open()
-        if self._is_assigned:
-            return
-        async with self._balancing:
-            wanted: set[MessageQueue] = set()
-            for topic in list(self._subscriptions):
-                ids = await instance.consumer_ids(topic, self.group)
-                share = share_of(self._strategy, instance.client_id, instance.readable_queues(topic), ids)
-                if share is None:
-                    share = [queue for queue in ahead.queues if queue.topic == topic]
-                    self._balance_soon()
-                wanted.update(share)
-            await self._take_over(wanted)
-
-    def _balance_soon(self) -> None:
-        asyncio.get_running_loop().call_later(BALANCE_RETRY_S, self._balance_due.set)
-
-    async def _take_over(self, wanted: set[MessageQueue]) -> None:
-        _, ahead = self._open()
-        lost = set(ahead.queues) - wanted
-        done = {queue: ahead.done[queue] for queue in lost if queue in ahead.done}
-        await ahead.drop(lost)
-        if self._auto_commit and done:
-            await self._save(done)
-        for queue in lost:
-            self._committed.pop(queue, None)
-        for queue in wanted - set(ahead.queues):
-            await ahead.add(queue)
+                await self._ahead.save(dict(self._ahead.done))
 
     # --- what the instance asks (members.py)
 
@@ -388,22 +379,24 @@ class LitePullConsumer:
         return ConsumerData(
             self.group,
             consume_type=CONSUME_ACTIVELY,
+            message_model=BROADCASTING if self._is_broadcasting else CLUSTERING,
             consume_from_where=start,
             subscriptions=[one.data for one in self._subscriptions.values()],
         )
 
     def members_changed(self) -> None:
-        self._balance_due.set()
+        if self._assignments is not None:
+            self._assignments.soon()
 
     def route_changed(self, topic: str) -> None:
-        self._balance_due.set()
+        self.members_changed()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         _, ahead = self._open()
         for queue, offset in offsets.items():
-            if queue in ahead.queues:
-                await ahead.seek(queue, offset)
-                await self._save({queue: offset})
+            if queue in ahead.held:
+                ahead.seek(queue, offset)
+                await ahead.save({queue: offset})
 
     def consumed_offsets(self, topic: str) -> Mapping[MessageQueue, int]:
         return {queue: offset for queue, offset in self.positions.items() if queue.topic == topic}

@@ -12,9 +12,10 @@ Mirrors: AssignedMessageQueue, DefaultLitePullConsumerImpl.PullTaskImpl.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
+from cometmq.client.assignments import Holding
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listeners import Subscription
 from cometmq.client.message import ReceivedMessage
@@ -25,18 +26,22 @@ from cometmq.errors import InvalidArgument
 from cometmq.model.queue import MessageQueue
 
 
-class _Reading:
-    """One queue."""
+class _Reading(Holding):
+    """One queue; `may_go_on` is not set while it is paused."""
 
-    def __init__(self, queue: ProcessQueue) -> None:
-        self.queue = queue
-        self.task: asyncio.Task[None] | None = None
+    __slots__ = ("may_go_on", "messages")
+
+    def __init__(
+        self, messages: ProcessQueue, start: Callable[[ProcessQueue, asyncio.Event], asyncio.Task[None]]
+    ) -> None:
+        self.messages = messages
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
+        super().__init__(messages, start(messages, self.may_go_on))
 
 
 class ReadAhead:
-    """See the module."""
+    """See the module. It is the keeper of its queues: `assignments.py` gives and takes them."""
 
     def __init__(
         self,
@@ -47,6 +52,8 @@ class ReadAhead:
         start: StartFrom | datetime,
         limits: QueueLimits,
         batch: int,
+        *,
+        commits_when_lost: bool,
     ) -> None:
         self._instance = instance
         self._store = store
@@ -54,31 +61,35 @@ class ReadAhead:
         self._start = start
         self._limits = limits
         self._settings = PullSettings(group, batch, commits=False)
-        self._readings: dict[MessageQueue, _Reading] = {}
+        self._commits_when_lost = commits_when_lost
         self._news: asyncio.Future[None] | None = None
+        self.held: dict[MessageQueue, Holding] = {}
         self.done: dict[MessageQueue, int] = {}
 
-    @property
-    def queues(self) -> list[MessageQueue]:
-        return list(self._readings)
-
     def _reading(self, queue: MessageQueue) -> _Reading:
-        found = self._readings.get(queue)
-        if found is None:
-            raise InvalidArgument(f"{queue} is not read by this consumer now; it reads {len(self._readings)} others")
+        found = self.held.get(queue)
+        if not isinstance(found, _Reading):
+            raise InvalidArgument(f"{queue} is not read by this consumer now; it reads {len(self.held)} others")
         return found
 
-    async def add(self, queue: MessageQueue) -> None:
+    # --- queues come and go (QueueKeeper)
+
+    async def take_up(self, queue: MessageQueue, is_popped: bool = False) -> Holding:
         """Begin where the group stopped, or as it wishes if it was never there."""
         offset = await first_offset(self._instance, self._store, queue, self._start)
-        reading = self._readings[queue] = _Reading(ProcessQueue(queue, offset, self._limits))
-        self._run(reading)
+        return _Reading(ProcessQueue(queue, offset, self._limits), self._run)
 
-    def _run(self, reading: _Reading) -> None:
-        topic = str(reading.queue.queue.topic)
+    async def let_go(self, queue: MessageQueue, holding: Holding) -> None:
+        """Another member may begin where the program was through."""
+        done = self.done.pop(queue, None)
+        if self._commits_when_lost and done is not None and done != holding.saved:
+            await self._store.save({queue: done})
+
+    def _run(self, messages: ProcessQueue, may_go_on: asyncio.Event) -> asyncio.Task[None]:
+        topic = str(messages.queue.topic)
 
         async def may_pull(_: ProcessQueue) -> None:
-            await reading.may_go_on.wait()
+            await may_go_on.wait()
 
         async def moved(queue: ProcessQueue) -> None:
             self.done[queue.queue] = queue.next_offset
@@ -86,13 +97,15 @@ class ReadAhead:
         loop = PullLoop(
             self._instance,
             self._settings,
-            reading.queue,
+            messages,
             lambda: self._subscription_of(topic),
             may_pull,
             self._arrived,
             moved,
         )
-        reading.task = self._instance.spawn(loop.run(), f"reading ahead in {topic}")
+        return self._instance.spawn(loop.run(), f"reading ahead in {topic}")
+
+    # --- messages
 
     def _arrived(self, queue: ProcessQueue) -> None:
         if self._news is not None and not self._news.done():
@@ -107,23 +120,26 @@ class ReadAhead:
     def take(self, count: int) -> list[ReceivedMessage]:
         """Up to `count` messages; the queue that gave some is the last to be asked next time."""
         found: list[ReceivedMessage] = []
-        for place in list(self._readings):
+        for place in list(self.held):
             if len(found) >= count:
                 break
-            reading = self._readings[place]
-            if reading.may_go_on.is_set() and reading.queue.waiting_count:
-                slots = reading.queue.take(count - len(found))
+            reading = self._reading(place)
+            if reading.may_go_on.is_set() and reading.messages.waiting_count:
+                slots = reading.messages.take(count - len(found))
                 found += [slot.message for slot in slots]
-                reading.queue.finish(slots)
-                self._readings[place] = self._readings.pop(place)
+                reading.messages.finish(slots)
+                self.held[place] = self.held.pop(place)
         return found
 
     def settle(self) -> None:
         """The program is through with what it was given: all that lies before the positions."""
-        self.done = {queue: reading.queue.committable for queue, reading in self._readings.items()}
+        self.done = self.positions()
+
+    def positions(self) -> dict[MessageQueue, int]:
+        return {queue: self.position(queue) for queue in self.held}
 
     def position(self, queue: MessageQueue) -> int:
-        return self._reading(queue).queue.committable
+        return self._reading(queue).messages.committable
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         for queue in queues:
@@ -131,30 +147,33 @@ class ReadAhead:
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         for queue in queues:
-            self._reading(queue).may_go_on.set()
-            self._arrived(self._reading(queue).queue)
+            reading = self._reading(queue)
+            reading.may_go_on.set()
+            self._arrived(reading.messages)
 
-    async def seek(self, queue: MessageQueue, offset: int) -> None:
+    def seek(self, queue: MessageQueue, offset: int) -> None:
         """Read on from another offset. The loop is started anew: its pull may be held by the broker for long."""
         reading = self._reading(queue)
-        await self._stop(reading)
-        if self._readings.get(queue) is reading:
-            reading.queue.reset(offset)
-            self.done[queue] = offset
-            self._run(reading)
+        reading.task.cancel()
+        reading.messages.reset(offset)
+        self.done[queue] = offset
+        reading.task = self._run(reading.messages, reading.may_go_on)
 
-    async def drop(self, queues: Iterable[MessageQueue]) -> None:
-        """Read these no more."""
-        for queue in queues:
-            reading = self._readings.pop(queue)
-            reading.queue.is_dropped = True
-            self.done.pop(queue, None)
-            await self._stop(reading)
+    # --- offsets
 
-    async def _stop(self, reading: _Reading) -> None:
-        if reading.task is not None:
-            reading.task.cancel()
-            await asyncio.wait([reading.task])
+    async def save(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Save what is not saved already; returns what failed."""
+        news = {
+            queue: offset
+            for queue, offset in offsets.items()
+            if (holding := self.held.get(queue)) is None or holding.saved != offset
+        }
+        kept = await self._store.save(news) if news else set()
+        for queue in kept:
+            if queue in self.held:
+                self.held[queue].saved = news[queue]
+        return news.keys() - kept
 
-    async def close(self) -> None:
-        await self.drop(self.queues)
+    def close(self) -> None:
+        for holding in self.held.values():
+            holding.stop()
