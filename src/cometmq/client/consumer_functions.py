@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from cometmq.client.listeners import Listener, subscription_data
@@ -125,20 +125,29 @@ async def run_all(functions: Sequence[ConsumerFunction[..., Any]], namesrv: str 
 
 def run(*functions: ConsumerFunction[..., Any], namesrv: str | Sequence[str] | None = None) -> None:
     """Run a program that consumes: returns when Ctrl-C or SIGTERM has ended it in good order."""
-    asyncio.run(_run_until_told(functions, namesrv))
+    running = _run_until_told(functions, namesrv)
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(running)
+    else:
+        uvloop.run(running)
 
 
 async def _run_until_told(functions: Sequence[ConsumerFunction[..., Any]], namesrv: str | Sequence[str] | None) -> None:
     running = asyncio.ensure_future(run_all(functions, namesrv))
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        try:
-            loop.add_signal_handler(number, running.cancel)
-        except (NotImplementedError, RuntimeError, ValueError):  # Windows, or not in the main thread
-            break
+    heeded: list[int] = []
     try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not in the main thread
+                loop.add_signal_handler(number, running.cancel)
+                heeded.append(number)
         await running
     except asyncio.CancelledError:
         current = asyncio.current_task()
         if current is not None and current.cancelling():
             raise
+    finally:
+        for number in heeded:
+            loop.remove_signal_handler(number)

@@ -2,8 +2,8 @@
 
 Queues with messages stand in a line; a free worker takes the first, consumes from it, and puts it behind the others if
 there is more. No task is made per message. A listener that never waits for anything would hold the loop: a worker
-steps aside after `TURN_S`. One that takes longer than the consume timeout is cancelled (a thread cannot be, its result
-is then ignored), and its messages are treated as if it had raised.
+steps aside after `TURN_S`. One that takes longer than the consume timeout is cancelled, and its messages are treated as
+if it had raised. A thread cannot be cancelled: its result is ignored, and its worker takes nothing more until it ends.
 
 How a result is treated is the difference between `listen_concurrent.py` and `listen_orderly.py`.
 
@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listen_watch import ListenWatch
@@ -39,12 +39,13 @@ WorkQueue = ProcessQueue | PopQueue
 class Worker:
     """One of the tasks, and since when its listener runs."""
 
-    __slots__ = ("is_expired", "started", "task")
+    __slots__ = ("is_expired", "left", "started", "task")
 
     def __init__(self) -> None:
         self.task: asyncio.Task[None] | None = None
         self.started = 0.0
         self.is_expired = False
+        self.left: list[asyncio.Future[Any]] = []  # threads that nobody waits for any more
 
 
 class Consuming:
@@ -152,6 +153,9 @@ class Consuming:
                 await waiting
             else:
                 await self.serve(worker, queue)
+                if worker.left:
+                    await asyncio.wait(worker.left)
+                    worker.left.clear()
 
     async def serve(self, worker: Worker, queue: WorkQueue) -> None:
         """Consume from a queue for a turn."""
@@ -182,9 +186,9 @@ class Consuming:
         worker.started = self.loop.time()
         try:
             if self.watching is None:
-                await listener.hear(messages, self._pool)
+                await listener.hear(messages, self._pool, worker.left)
             else:
-                await self.watching.hear(listener, messages, self._pool)
+                await self.watching.hear(listener, messages, self._pool, worker.left)
         except Exception as fault:
             self.failed += len(slots)
             self._tell(messages, fault)
@@ -226,7 +230,7 @@ class Consuming:
             return ClientError(f"no listener is subscribed to {message.topic}")
         try:
             async with asyncio.timeout(self._timeout_s):
-                await listener.hear([message], self._pool)
+                await listener.hear([message], self._pool, [])
         except Exception as fault:
             self._tell([message], fault)
             return fault

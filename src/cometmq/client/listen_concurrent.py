@@ -57,6 +57,8 @@ class ConcurrentConsuming(Consuming):
                     queue.finish(slots)
                 elif not queue.is_dropped:
                     await self._failed(queue, slots, fault)
+            if worker.left:
+                return
             if self.loop.time() >= turn_ends:
                 await asyncio.sleep(0)
                 return

@@ -104,7 +104,7 @@ class OrderlyConsuming(Consuming):
                     queue.finish([slot for slot in slots if id(slot.message) not in again])
                 if await self._failed(queue, [slot for slot in slots if not slot.is_finished]):
                     return self._pause_s
-            if self.loop.time() >= turn_ends:
+            if worker.left or self.loop.time() >= turn_ends:
                 break
         return 0.0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cometmq.client.listeners import Listener
 from cometmq.client.message import ReceivedMessage
@@ -40,7 +40,9 @@ class ListenWatch:
         if self.writer is not None:
             await self.writer.close()
 
-    async def hear(self, listener: Listener, messages: list[ReceivedMessage], pool: Executor) -> None:
+    async def hear(
+        self, listener: Listener, messages: list[ReceivedMessage], pool: Executor, left: list[asyncio.Future[Any]]
+    ) -> None:
         """Call the listener; what it raises is raised."""
         hearing = None if self._trace is None else self._trace.before(messages)
         outcome = Outcome.EXCEPTION
@@ -52,7 +54,7 @@ class ListenWatch:
                     from cometmq.client.spans import processing  # OpenTelemetry need not be there
 
                     around.enter_context(processing(messages[0], group=self._group))
-                await listener.hear(messages, pool)
+                await listener.hear(messages, pool, left)
             outcome = Outcome.SUCCESS
         except RetryLater:
             outcome = Outcome.FAILED

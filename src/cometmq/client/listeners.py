@@ -41,14 +41,21 @@ class Listener:
         self.takes_list = batch is not None
         self.batch = batch or 1
 
-    async def hear(self, messages: list[ReceivedMessage], pool: Executor) -> None:
-        """Call it; what it raises is raised."""
+    async def hear(self, messages: list[ReceivedMessage], pool: Executor, left: list[asyncio.Future[Any]]) -> None:
+        """Call it; what it raises is raised. Who is cancelled while a thread runs finds that in `left`."""
         argument: Any = messages if self.takes_list else messages[0]
         if self.is_async:
             await self.function(argument)
             return
         in_context = contextvars.copy_context().run  # so that a thread sees what is around it, as a span
-        result = await asyncio.get_running_loop().run_in_executor(pool, in_context, self.function, argument)
+        in_thread = asyncio.get_running_loop().run_in_executor(pool, in_context, self.function, argument)
+        try:
+            result = await asyncio.shield(in_thread)
+        except asyncio.CancelledError:
+            if not in_thread.done():
+                in_thread.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else looks
+                left.append(in_thread)
+            raise
         if inspect.isawaitable(result):  # a plain function that calls an async one, as a lambda does
             await result
 

@@ -1,0 +1,83 @@
+"""A Java and a Python member of one group: they divide the queues, and take them over from each other in order."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.interop.clients import client_jars
+from tests.original.jars import class_path
+from tests.sdk.conftest import Server
+from tests.sdk.push_kit import consuming, new, producing, until
+
+from cometmq import Message, ReceivedMessage
+
+PROGRAM = Path(__file__).parent / "java" / "Member.java"
+QUEUES = 4
+
+
+@asynccontextmanager
+async def java_member(server: Server, group: str, topic: str, heard: list[tuple[int, int]]) -> AsyncIterator[Process]:
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(client_jars("5.5.0")), str(PROGRAM)]
+    running = await asyncio.create_subprocess_exec(
+        *command, server.namesrv, group, topic, stdin=PIPE, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert running.stdin is not None
+    assert running.stdout is not None
+
+    async def read() -> None:
+        assert running.stdout is not None
+        async for line in running.stdout:
+            queue, _, number = line.decode().strip().partition(" ")
+            if number.isdecimal():
+                heard.append((int(queue), int(number)))
+
+    reading = asyncio.create_task(read())
+    try:
+        yield running
+        running.stdin.close()
+        await asyncio.wait_for(running.wait(), 30)
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+        await reading
+
+
+@pytest.mark.timeout(180)
+async def test_members_of_two_languages(server: Server) -> None:
+    topic, group = new(), new("group")
+    ours: list[tuple[int, int]] = []
+    theirs: list[tuple[int, int]] = []
+
+    async def hear(message: ReceivedMessage) -> None:
+        ours.append((message.queue_id, int(message.body)))
+
+    async with producing(server, topic, QUEUES) as producer:
+        queues = await producer.queues(topic)
+
+        async def send_each(start: int) -> None:
+            for number in range(start, start + 40):
+                await asyncio.gather(*[producer.send(Message(topic, b"%d" % number), queue=one) for one in queues])
+
+        async with consuming(server, group, topic, hear, orderly=True) as consumer:
+            await send_each(0)
+            async with java_member(server, group, topic, theirs):
+                await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == 2, within_s=60)
+                await send_each(40)
+                await until(lambda: len(ours) + len(theirs) >= 80 * QUEUES, within_s=60)
+                held = {queue.queue_id for queue in consumer.queues if queue.topic == topic}
+                assert {queue for queue, _ in theirs} == set(range(QUEUES)) - held
+            await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == QUEUES, within_s=60)
+            await send_each(80)
+            await until(lambda: len(ours) + len(theirs) >= 120 * QUEUES)
+    for queue in range(QUEUES):
+        assert len({number for one, number in theirs if one == queue}) in (0, 40)
+        numbers = [number for one, number in [*ours, *theirs] if one == queue]
+        assert sorted(numbers) == list(range(120)), "each message once"
+        mine = [number for one, number in ours if one == queue]
+        assert mine == sorted(mine)
