@@ -34,6 +34,7 @@ var scenarios = map[string]func(*session) (facts, error){
 	"delete":          remove,
 	"failover":        failover,
 	"retries":         retries,
+	"timed":           timed,
 	"transactions":    transactions,
 	"member":          member,
 	"orderly_member":  orderlyMember,
