@@ -264,6 +264,20 @@ async def test_a_listener_that_takes_too_long(server: Server, in_thread: bool) -
     assert (sorted(tried[:3]), tried[3:]) == ([(0, 0), (1, 0), (2, 0)], [(0, 1)])
 
 
+async def test_a_topic_of_batches(server: Server) -> None:
+    topic, heard = new(), Heard()
+    async with producing(server, new()) as producer:
+        await producer.create_topic(topic, queues=1, attributes={"queue.type": "BatchCQ"})
+        for start in range(0, 60, 20):
+            await producer.send_batch([Message(topic, b"%d" % number, tags="t") for number in range(start, start + 20)])
+        group = new("group")
+        async with consuming(server, group, topic, heard) as consumer:
+            await until(lambda: len(heard.messages) >= 60)
+            await until(lambda: sum(consumer.consumed_offsets(topic).values()) == 60)
+        assert heard.numbers == list(range(60))
+        assert [message.queue_offset for message in heard.messages] == list(range(60))
+
+
 async def test_suspend_and_resume(server: Server) -> None:
     topic, heard = new(), Heard()
     async with producing(server, topic) as producer, consuming(server, new("group"), topic, heard) as consumer:

@@ -137,7 +137,7 @@ def run(*functions: ConsumerFunction[..., Any], namesrv: str | Sequence[str] | N
 async def _run_until_told(functions: Sequence[ConsumerFunction[..., Any]], namesrv: str | Sequence[str] | None) -> None:
     running = asyncio.ensure_future(run_all(functions, namesrv))
     loop = asyncio.get_running_loop()
-    heeded: list[int] = []
+    heeded: list[signal.Signals] = []
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not in the main thread
