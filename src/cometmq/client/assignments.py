@@ -125,7 +125,8 @@ class Assignments:
                 is_balanced &= await self._balance(topic)
             except CometError as fault:
                 if not topic.startswith(RETRY_PREFIX):
-                    log.info("group %s: the queues of %s could not be divided: %s", self._group, topic, fault)
+                    level = logging.INFO if fault.retriable else logging.WARNING
+                    log.log(level, "group %s: the queues of %s could not be taken: %s", self._group, topic, fault)
                 is_balanced = False
             except Exception:
                 log.exception("group %s: dividing the queues of %s failed", self._group, topic)

@@ -152,7 +152,10 @@ class Consuming:
                 self._idle.append(waiting)
                 await waiting
             else:
-                await self.serve(worker, queue)
+                try:
+                    await self.serve(worker, queue)
+                except Exception:  # no listener's: those are taken care of. The worker must live on
+                    log.exception("group %s: consuming from %s stumbled", self.group, queue.queue)
                 if worker.left:
                     await asyncio.wait(worker.left)
                     worker.left.clear()

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cometmq.client.instance import ClientInstance
@@ -100,6 +100,7 @@ async def test_only_the_master_may_move_us(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @given(st.integers(0, 190))
+@settings(deadline=None)
 def test_bodies_cut_short(size: int) -> None:
     body = record(1) + record(2)
     cut = min(size, len(body) - 1)

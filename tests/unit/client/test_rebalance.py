@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cometmq.client.rebalance import (
@@ -65,6 +65,7 @@ client_lists = st.sets(st.builds("{}-{}".format, rooms, st.integers(0, 99)), min
 
 @pytest.mark.parametrize("strategy", [*ALL[:2], *ALL[3:], ConsistentHash(3, hash)], ids=lambda strategy: strategy.name)
 @given(queues=queue_lists, clients=client_lists)
+@settings(deadline=None)
 def test_every_queue_exactly_once(strategy: AssignmentStrategy, queues: set[MessageQueue], clients: set[str]) -> None:
     given_out: list[MessageQueue] = []
     for client in clients:
@@ -73,6 +74,7 @@ def test_every_queue_exactly_once(strategy: AssignmentStrategy, queues: set[Mess
 
 
 @given(queues=queue_lists, clients=client_lists)
+@settings(deadline=None)
 def test_machine_rooms_of_others_are_left_alone(queues: set[MessageQueue], clients: set[str]) -> None:
     given_out: list[MessageQueue] = []
     for client in clients:
