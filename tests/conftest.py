@@ -7,19 +7,19 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.scheduling import ByFile
 
 from cometmq.broker.app import Broker, load_settings
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    if config.pluginmanager.hasplugin("dsession"):  # the one that hands tests to workers
-        from tests.scheduling import Scheduling
-
-        config.pluginmanager.register(Scheduling())
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,9 +5,6 @@ The suites beside Apache RocketMQ mostly wait, so more workers than cores shorte
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # Each client program runs all its scenarios once, in the worker that asks for it (`tests/interop/conftest.py`).
@@ -20,11 +17,3 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         return "one run of each client" if path.startswith(tuple(f"tests/interop/{n}" for n in OF_ONE_RUN)) else path
-
-
-class Scheduling:
-    """A plug-in: registered only where xdist runs."""
-
-    @pytest.hookimpl
-    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> ByFile:
-        return ByFile(config, log)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from .broker_scripts import CREATE, CREATE_GROUP, PROPERTIES, QUERY_OFFSET, SEND_V2, THREE, stored
-from .script import Ask, Await, Script
+from .script import Ask, Await, Pause, Script
 
 POP = Ask(
     200050,
@@ -113,7 +113,8 @@ SCRIPTS: tuple[Script, ...] = (
         "broker",
         POP,
         before=GROUP_AND_THREE,
-        after=(NOW.but(maxMsgNums="32"), NOW),
+        # The original lets go of a queue a moment after it has answered; a pop in between finds nothing.
+        after=(Pause(), NOW.but(maxMsgNums="32"), Pause(), NOW),
         fresh=True,
         more={
             "all queues": POP.but(queueId="-1"),

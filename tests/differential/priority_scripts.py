@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .broker_scripts import CREATE, CREATE_GROUP, PROPERTIES, PULL, READ_BACK, SEND_V2
 from .pop_scripts import NOW
-from .script import Script
+from .script import Pause, Script
 
 
 def with_priority(text: str, more: str = "") -> str:
@@ -41,7 +41,7 @@ SCRIPTS: tuple[Script, ...] = (
             *(SEND_V2.but(i=with_priority(priority)) for priority in ("0", "1", "0", "1")),
             *READ_BACK,
         ),
-        after=(ONE, ONE, ONE),
+        after=(Pause(), ONE, Pause(), ONE, Pause(), ONE),
         fresh=True,
         more={"many": ONE.but(maxMsgNums="3"), "of one queue": ONE.but(queueId="0")},
     ),

@@ -81,7 +81,14 @@ class Silent:
     peer: str
 
 
-Step = Ask | Await | Pushed | Closed | Silent
+@dataclass(frozen=True)
+class Pause:
+    """Time for what the server does after it has answered; nothing tells when it is done."""
+
+    s: float = 0.05
+
+
+Step = Ask | Await | Pushed | Pause | Closed | Silent
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, Seriali
 from cometmq.wire.command import Command, encode_command
 
 from .reply import mark, plain, records_of
-from .script import Ask, Await, Closed, Form, Pushed, Script, Server, Silent, Step, fill
+from .script import Ask, Await, Closed, Form, Pause, Pushed, Script, Server, Silent, Step, fill
 
 ANSWER_TIMEOUT_MS = 4_000
 UNTIL_TIMEOUT_S = 8.0
@@ -84,6 +84,8 @@ class _Run:
     async def _step(self, where: str, step: Step) -> None:
         if isinstance(step, Await):
             self.answers[where] = await self.pending.pop(step.pending)
+        elif isinstance(step, Pause):
+            await asyncio.sleep(step.s)
         elif isinstance(step, Pushed):
             self.answers[where] = await self._pushed(step)
         elif isinstance(step, Closed):

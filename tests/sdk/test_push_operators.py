@@ -27,10 +27,11 @@ async def test_moved_back(server: Server) -> None:
         answer = await producer.instance.call("broker-a", ResetOffset(topic, 1, True, group))
         (queue,) = moved = decode_queue_offsets(answer.body)
         assert moved == {queue: 0}
-        await send(
-            producer, topic, [20]
-        )  # a broker that moves groups by itself tells it with the next answer to a pull
-        await until(lambda: all(heard.counts[number] == 2 for number in range(20)) and heard.counts[20] >= 1)
+        await send(producer, topic, [20])  # a broker that moves groups by itself tells it with the next answer
+        await until(
+            lambda: all(heard.counts[number] == 2 for number in range(20)) and heard.counts[20] >= 1,
+            within_s=90,  # the original tells a pull that waits only when it ends, 20 s later
+        )
         await until(lambda: consumer.consumed_offsets(topic) == {queue: 21})
         await consumer.reset_offsets(topic, {queue: 18, queue._replace(queue_id=7): 0})  # one that tells its clients
         await until(lambda: heard.counts[18] == heard.counts[19] == 3 and heard.counts[20] >= 2)
