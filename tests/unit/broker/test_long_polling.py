@@ -101,3 +101,20 @@ async def test_an_arrival_looks_at_its_own_queue_only() -> None:
     assert [pull.key for pull in woken] == [("T", 77)]
     assert polling.count == 9_999
     polling.close()
+
+
+def test_a_deadline_that_has_passed_is_no_trouble() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def run() -> int:
+        polling = LongPolling(lambda _pull, _timed_out: True)
+        one = call()
+        for timeout_s in (-1.0, 0.0, HOUR_S, -1.0):
+            polling.park(QUEUE, 0, timeout_s, Call(one.channel, one.command), None)
+        await asyncio.sleep(0.01)
+        left = polling.count
+        polling.close()
+        return left
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(run()) == 1

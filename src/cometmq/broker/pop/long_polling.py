@@ -75,6 +75,7 @@ class PopLongPolling:
         self._swept_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0  # kept here: uvloop's handle of a time that has passed cannot say it
         self._closed = False
 
     def __len__(self) -> int:
@@ -181,11 +182,11 @@ class PopLongPolling:
     # --- deadlines
 
     def _arm(self) -> None:
-        if self._deadlines and (self._timer is None or self._timer.when() > self._deadlines[0][0]):
+        if self._deadlines and (self._timer is None or self._timer_at > self._deadlines[0][0]):
             if self._timer is not None:
                 self._timer.cancel()
-            when = min(self._deadlines[0][0], self._loop.time() + TIMER_S_MAX)
-            self._timer = self._loop.call_at(when, self._expire)
+            self._timer_at = min(self._deadlines[0][0], self._loop.time() + TIMER_S_MAX)
+            self._timer = self._loop.call_at(self._timer_at, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
