@@ -67,6 +67,7 @@ async def test_subscribe_and_commit(server: Server) -> None:
             assert offsets == list(range(len(offsets)))
             assert one.position(queue) == len(offsets)
         assert await one.poll(SHORT) == []
+        await one.commit()  # and have it answered: the original takes commits and questions in different threads
     async with consumer(server, group) as again:
         await again.subscribe(topic)
         assert await again.poll(SHORT) == []
