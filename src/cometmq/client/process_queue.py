@@ -81,8 +81,12 @@ class ProcessQueue:
         return [waiting.popleft() for _ in range(min(count, len(waiting)))]
 
     def put_back(self, slots: list[Slot]) -> None:
-        """These were taken and are to be taken again, before all others."""
-        self._waiting.extendleft(reversed([slot for slot in slots if not slot.is_finished]))
+        """These were taken and are to be taken again, in their old places."""
+        waiting, back = self._waiting, [slot for slot in slots if not slot.is_finished]
+        last = max((slot.offset for slot in back), default=-1)
+        while waiting and waiting[0].offset < last:
+            back.append(waiting.popleft())
+        waiting.extendleft(sorted(back, key=lambda slot: slot.offset, reverse=True))
 
     def finish(self, slots: Iterable[Slot]) -> None:
         """These are done with; the same twice counts once."""
