@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cometmq.client.message import ReceivedMessage
@@ -30,6 +30,7 @@ resets = st.tuples(st.just("reset"), st.integers(0, 50))
 
 
 @given(st.integers(0, 5), st.lists(puts | takes | ends | ends | resets, max_size=60))
+@example(0, [("put", [0, 0], 0, 0), ("take", 2), ("fail", 0), ("fail", 0), ("take", 2)])
 @settings(max_examples=300, deadline=None)
 def test_nothing_unfinished_is_skipped(end: int, steps: list[tuple[Any, ...]]) -> None:
     """Against a model that remembers every offset which was put and is not finished."""
