@@ -45,14 +45,19 @@ class TimedReceipt(Receipt):
     recall_handle: str = ""
 
 
+def fixed_fields(config: BrokerConfig) -> dict[str, str]:
+    """What every answer to a send carries, and every message that is sent."""
+    return {
+        properties.MSG_REGION: config.region_id,
+        properties.TRACE_ON: "true" if config.trace_on else "false",
+    }
+
+
 class Acknowledgements:
     """Answers sends; plain success takes the short way through a template."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self.fixed_fields: Mapping[str, str] = {
-            properties.MSG_REGION: config.region_id,
-            properties.TRACE_ON: "true" if config.trace_on else "false",
-        }
+        self.fixed_fields: Mapping[str, str] = fixed_fields(config)
         self._template = ReplyTemplate(
             self.fixed_fields,
             ("msgId", "queueId", "queueOffset", "transactionId"),

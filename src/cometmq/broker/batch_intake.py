@@ -18,6 +18,7 @@ from cometmq.model import properties
 from cometmq.net.routes import Call
 from cometmq.store.engine import Store
 from cometmq.wire.batch import split_batch
+from cometmq.wire.message_id import offset_id
 
 
 class BatchIntake:
@@ -83,7 +84,7 @@ class BatchIntake:
             refusal = illegal(refused, self._store)
             refusal.fields = {"batchUniqId": uniq_key} if wrapped else None
             raise refusal from None
-        message_id = f"{self._id_prefix}{at:016X}"
+        message_id = offset_id(self._store.store_host, at)
         receipt = Receipt(message_id, queue_id, queue_offset, uniq_key)
         if wrapped:
             receipt = BatchReceipt(message_id, queue_id, queue_offset, None)

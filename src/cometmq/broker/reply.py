@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
+from cometmq.broker.acknowledgements import fixed_fields
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.core import Core
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
@@ -25,6 +26,7 @@ from cometmq.errors import PeerError, ProtocolError, RequestRefused, StoreError
 from cometmq.model import properties
 from cometmq.net.routes import Call, handles
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.message_id import offset_id
 from cometmq.wire.record import host_text
 from cometmq.wire.requests.send import PushReplyMessage, SendMessageReply, SendReplyMessage, SendReplyMessageV2
 
@@ -58,12 +60,8 @@ class Reply:
         self._messages = messages
         self._clock = clock
         self._store_enable = config.store_reply_message_enable
-        self._id_prefix = store_host.hex().upper()
-        self._store_host = host_text(store_host)
-        self._fixed_fields = {
-            properties.MSG_REGION: config.region_id,
-            properties.TRACE_ON: "true" if config.trace_on else "false",
-        }
+        self._store_host = store_host
+        self._fixed_fields = fixed_fields(config)
 
     @handles(SendReplyMessage, SendReplyMessageV2)
     async def reply(self, request: AnyReply, call: Call) -> None:
@@ -105,7 +103,7 @@ class Reply:
             reconsume_times=request.reconsume_times,
             unit_mode=request.unit_mode,
             born_host=call.channel.peer,
-            store_host=self._store_host,
+            store_host=host_text(self._store_host),
             store_timestamp=now_ms,
         )
         try:
@@ -134,4 +132,4 @@ class Reply:
         except (StoreError, RequestRefused) as fault:
             log.warning("a reply in %s was not stored: %s", request.topic, fault)
             return None
-        return SendMessageReply(f"{self._id_prefix}{placed.physical_offset:016X}", queue_id, placed.queue_offset)
+        return SendMessageReply(offset_id(self._store_host, placed.physical_offset), queue_id, placed.queue_offset)

@@ -12,13 +12,7 @@ from cometmq.model import properties
 
 _INT: Final = re.compile(r"[+-]?\d{1,10}")
 # A message has one type; these come before priority.
-_OTHER_TYPES: Final = (
-    properties.DELAY,
-    "TIMER_DELIVER_MS",
-    "TIMER_DELAY_SEC",
-    "TIMER_DELAY_MS",
-    properties.SHARDING_KEY,
-)
+_OTHER_TYPES: Final = (properties.DELAY, *properties.TIMER_WISHES, properties.SHARDING_KEY)
 
 
 def queue_of_priority(found: dict[str, str], queue_id: int, write_queues: int) -> int:

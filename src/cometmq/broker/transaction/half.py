@@ -26,7 +26,7 @@ from cometmq.model.sysflag import TRANSACTION_MASK, MessageFlag
 from cometmq.wire.record import Record
 
 QUEUE_ID: Final = 0  # half messages and their ends have one queue each
-DELAYS: Final = (properties.DELAY, "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+DELAYS: Final = (properties.DELAY, *properties.TIMER_WISHES)
 
 _WHOLE: Final = re.compile(r"\d{1,18}")
 
