@@ -131,6 +131,18 @@ class DelayMachine(RuleBasedStateMachine):
         self.store.close()
         self.start()
 
+    @rule(level=st.integers(1, 3))
+    def marks_and_new_ones_in_one_step(self, level: int) -> None:
+        """Killed between two deliveries of a level, then again while what followed the first is not flushed."""
+        self.send(level, 3, "whole")
+        self.deliver(20_000, "written")
+        self.send(level, 3, "whole")
+        self.clock.ms += 20_000
+        self.kill(False)
+        self.deliver(1, "written")
+        self.kill(True)
+        self.deliver(1, "whole")
+
     # --- what holds
 
     def delivered(self) -> list[tuple[str, int]]:

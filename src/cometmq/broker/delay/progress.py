@@ -74,6 +74,8 @@ class DelayOffsets(Saved):
         self._settle()
         self.current[level] = offset
         if start is not None and end is not None:
+            # The same step may have passed deliveries of a killed process: their marks count until it is safe.
+            start = start if self.hold_at is None else min(start, self.hold_at)
             self._unsafe.append((start, end, level, offset))
         elif self._unsafe:  # nothing was written this time, but something is under way
             self._unsafe.append((*self._unsafe[-1][:2], level, offset))
