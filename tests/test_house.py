@@ -22,7 +22,7 @@ FLOORS = {
     "standalone": 8,
     "cli": 7, "console": 7, "spark": 7,
     "admin": 6, "proxy": 6,
-    "broker": 5, "namesrv": 5, "controller": 5, "blocking": 5,
+    "broker": 5, "namesrv": 5, "controller": 5, "blocking": 5, "columns": 5,
     "client": 4, "auth": 4, "store": 4,
     "net": 3,
     "wire": 2, "filter": 2,
