@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
+from cometmq.broker.role import SLAVE
 from cometmq.errors import RequestRefused
 
 
@@ -14,6 +15,7 @@ class Admission:
     """Says no to sends while the disk cannot follow."""
 
     def __init__(self, config: BrokerConfig, durability: Durability) -> None:
+        self._is_slave = config.broker_role == SLAVE
         self._durability = durability
         self._waiting_max = config.send_thread_pool_queue_capacity
         self._busy_s = config.os_page_cache_busy_time_out_mills / 1000
@@ -21,6 +23,8 @@ class Admission:
 
     def check(self) -> None:
         """Raise if a send is not to be taken now."""
+        if self._is_slave:
+            raise RequestRefused("SYSTEM_BUSY", "[REJECTREQUEST]system busy, start flow control for a while")
         durability = self._durability
         if len(durability.waiters) >= self._waiting_max:
             raise RequestRefused(

@@ -45,6 +45,7 @@ from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.registration import Registration
 from cometmq.broker.retry.dead_letters import DeadLetters
+from cometmq.broker.role import Role
 from cometmq.broker.saved import Saved
 from cometmq.broker.sent_properties import SentProperties
 from cometmq.broker.settings import BrokerSettings, load_settings
@@ -177,6 +178,7 @@ class Broker:
             routes,
             arrivals,
             closing,
+            role=Role(config.broker_role),
             saved=saved,
         )
 

@@ -25,6 +25,7 @@ from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
+from cometmq.broker.role import Role
 from cometmq.broker.saved import Saved
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
@@ -71,5 +72,6 @@ class Core:
     arrivals: Arrivals
     closing: AsyncExitStack
     jobs: list[Job] = field(default_factory=list)
+    role: Role = field(default_factory=Role)
     saved: list[Saved] = field(default_factory=list)  # written every flushConsumerOffsetInterval, and at the end
     late: list[Callable[[], bool]] = field(default_factory=list)  # whether a service has not done yet what is due

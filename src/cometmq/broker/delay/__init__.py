@@ -27,15 +27,27 @@ def install(core: Core) -> None:
 
     table = core.table("delayOffset.json")
     progress = DelayOffsets(table, core.store, core.clock, core.config.delay_offset_update_version_step)
-    deliveries = DelayedDeliveries(delays_ms, core.store, core.messages, core.reader, progress, core.clock)
     core.saved.append(progress)  # and so saved at the end, when everything is on the disk
 
     async def save() -> None:
         progress.note_growth()
         await progress.persist_aside()
 
-    core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, save))
+    core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, core.role.job(save)))
     core.routes.add(DelayHandlers(progress))
-    core.arrivals.listeners.append(deliveries.arrived)
-    deliveries.start()
-    core.closing.push_async_callback(deliveries.close)
+    running: list[DelayedDeliveries] = []
+
+    def start() -> None:
+        deliveries = DelayedDeliveries(delays_ms, core.store, core.messages, core.reader, progress, core.clock)
+        core.arrivals.listeners.append(deliveries.arrived)
+        deliveries.start()
+        running.append(deliveries)
+
+    async def stop() -> None:
+        while running:
+            deliveries = running.pop()
+            core.arrivals.listeners.remove(deliveries.arrived)
+            await deliveries.close()
+
+    core.role.add(start, stop)
+    core.closing.push_async_callback(stop)

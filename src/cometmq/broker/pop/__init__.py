@@ -112,15 +112,24 @@ def install(core: Core) -> None:
         )
         for queue_id in range(config.revive_queue_num)
     ]
-    tasks = [asyncio.create_task(one.run(), name=f"reviving {number}") for number, one in enumerate(revivers)]
+    tasks: list[asyncio.Task[None]] = []
+
+    def start() -> None:
+        tasks.extend(asyncio.create_task(one.run(), name=f"reviving {at}") for at, one in enumerate(revivers))
+
+    async def stop() -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        tasks.clear()
+
+    core.role.add(start, stop)
 
     async def close() -> None:
         popping.close()
         looking.close()
         waking.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop()
         acknowledging.flush()
         buffer.flush()
         readers.shutdown(cancel_futures=True)

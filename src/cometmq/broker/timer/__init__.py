@@ -65,7 +65,8 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     core.closing.push_async_callback(service.close)
     core.late.append(service.is_late)
     core.arrivals.listeners.append(service.arrived)
-    core.jobs.append(Job("saving the timer", store_config.timer_flush_interval_ms / 1000, service.flush))
-    core.jobs.append(Job("deleting old timer files", _CLEAN_EVERY_S, service.delete_expired))
-    service.start()
+    job = core.role.job
+    core.jobs.append(Job("saving the timer", store_config.timer_flush_interval_ms / 1000, job(service.flush)))
+    core.jobs.append(Job("deleting old timer files", _CLEAN_EVERY_S, job(service.delete_expired)))
+    core.role.add(service.start, service.close)
     return service, metrics

@@ -15,6 +15,7 @@ import orjson
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
+from cometmq.broker.role import SLAVE
 from cometmq.broker.timer.delivery import delete_key
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.service import TimerService
@@ -81,6 +82,8 @@ class RecallHandlers:
         config = self._config
         if not config.recall_message_enable:
             raise RequestRefused("NO_PERMISSION", "recall failed, operation is forbidden")
+        if config.broker_role == SLAVE:
+            raise RequestRefused("SLAVE_NOT_AVAILABLE", "recall failed, broker service not available")
         if not config.broker_permission & Perm.WRITE and not config.allow_recall_when_broker_not_writeable:
             raise RequestRefused("SERVICE_NOT_AVAILABLE", "recall failed, broker service not available")
         if request.topic is None:

@@ -22,10 +22,18 @@ def install(core: Core) -> None:
     metrics = TransactionMetrics(core.table("transactionMetrics"), clock)
     core.saved.append(metrics)
     transactions = Transactions(config, store, core.messages, core.offsets, core.topics, metrics, clock)
-    recover(store, core.offsets, transactions)
     core.messages.add_stage(transactions.begin, properties.TRANSACTION_PREPARED, producers_only=True)
     core.routes.add(TransactionHandlers(config, store, core.reader, core.durability, transactions, clock))
     checks = Checks(config, store, core.reader, core.durability, core.members, transactions, clock)
-    core.jobs.append(Job("checking transactions", config.transaction_check_interval / 1000, checks.round))
-    core.jobs.append(Job("saving how far transactions are", PROGRESS_EVERY_S, transactions.save_progress))
+    job = core.role.job
+    core.jobs.append(Job("checking transactions", config.transaction_check_interval / 1000, job(checks.round)))
+    core.jobs.append(Job("saving how far transactions are", PROGRESS_EVERY_S, job(transactions.save_progress)))
+
+    def start() -> None:
+        recover(store, core.offsets, transactions)
+
+    async def stop() -> None:
+        await transactions.close(core.durability)
+
+    core.role.add(start, stop)
     core.closing.push_async_callback(transactions.close, core.durability)

@@ -16,6 +16,7 @@ from typing import Final
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.role import SLAVE
 from cometmq.broker.transaction.half import Half
 from cometmq.broker.transaction.service import Transactions
 from cometmq.broker.transaction.window import State
@@ -50,6 +51,7 @@ class TransactionHandlers:
         transactions: Transactions,
         clock: Clock,
     ) -> None:
+        self._is_slave = config.broker_role == SLAVE
         self._timeout_ms = config.transaction_time_out
         self._store = store
         self._reader = reader
@@ -60,6 +62,8 @@ class TransactionHandlers:
 
     @handles(EndTransaction)
     def end(self, request: EndTransaction, call: Call) -> Later:
+        if self._is_slave:
+            raise RequestRefused("SLAVE_NOT_AVAILABLE", "A slave ends no transactions: ask its master")
         if request.commit_or_rollback == UNKNOWN:
             return LATER  # nothing is decided, and Java says nothing
         verdict = VERDICTS.get(request.commit_or_rollback)
