@@ -27,12 +27,16 @@ FLOORS = {
     "net": 3,
     "wire": 2, "filter": 2,
     "model": 1,
-    "errors": 0, "clock": 0, "config": 0, "log": 0, "metrics": 0,
+    "errors": 0, "clock": 0, "config": 0, "log": 0, "metrics": 0, "compiled": 0,
 }  # fmt: skip
 TEST_KIT = "testing"  # may import all, imported by none
 
 BANNED_MODULES = {"pickle", "subprocess", "marshal", "shelve"}
 BANNED_CALLS = {"eval", "exec", "compile", "__import__", "os.system", "os.popen"}
+PROCESS_CALLS = re.compile(
+    r"(^|\.)(create_subprocess_\w+|subprocess_exec|subprocess_shell|posix_spawnp?|fork|exec[lv]p?e?)$"
+)
+STARTS_PROCESSES = "standalone/processes.py"
 LINES_MAX = 500
 DEPTH_MAX = 3
 VAGUE_NAMES = re.compile(r"(^|/)(utils?|helpers?|common|misc)(\.py|/)")
@@ -131,6 +135,16 @@ def test_nothing_runs_what_it_is_given(path: Path) -> None:
         if isinstance(node, ast.Call):
             call = ast.unparse(node.func)
             assert call not in BANNED_CALLS, f"{name_of(path)}:{node.lineno}: {call}"
+
+
+def test_processes_are_started_in_one_place() -> None:
+    """The cluster that `cometmq standalone` runs; servers start none."""
+    for path in modules():
+        for node in ast.walk(tree_of(path)):
+            call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if PROCESS_CALLS.search(call):
+                assert name_of(path) == STARTS_PROCESSES, f"{name_of(path)}:{node.lineno}: {call}"
+                assert call == "asyncio.create_subprocess_exec", "no shell"
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)

@@ -12,7 +12,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 log = logging.getLogger("cometmq")
@@ -29,11 +29,10 @@ class Service(Protocol):
     async def stop(self) -> None: ...
 
 
-def serve(service: Service, announce: Callable[[], None]) -> int:
-    """Start, announce, wait for a signal, stop."""
+def serve(service: Service, announce: Callable[[], None], ended: Callable[[], Awaitable[None]] | None = None) -> int:
+    """Start, announce, wait for a signal, stop. A service that may end by itself has `ended`; then the code is 1."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(service, announce))
-    return 0
+        return runner.run(_serve(service, announce, ended or asyncio.Event().wait))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -50,13 +49,14 @@ def _spare_the_collector() -> None:
     gc.set_threshold(COLLECT_AFTER, 20, 20)
 
 
-async def _serve(service: Service, announce: Callable[[], None]) -> None:
+async def _serve(service: Service, announce: Callable[[], None], ended: Callable[[], Awaitable[object]]) -> int:
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, asked_to_stop.set)
     loop.add_signal_handler(signal.SIGINT, _interrupted, asked_to_stop)
     starting = loop.create_task(service.start())
     stopping = loop.create_task(asked_to_stop.wait())
+    ending = asyncio.ensure_future(ended())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
@@ -65,9 +65,11 @@ async def _serve(service: Service, announce: Callable[[], None]) -> None:
             await starting
             _spare_the_collector()
             announce()
-            await stopping
+            await asyncio.wait({stopping, ending}, return_when=asyncio.FIRST_COMPLETED)
+        return 0 if asked_to_stop.is_set() else 1
     finally:
         stopping.cancel()
+        ending.cancel()
         await service.stop()
 
 

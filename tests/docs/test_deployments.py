@@ -1,0 +1,201 @@
+"""The deployments of examples/ start from their folders, take messages, stop at Ctrl-C; as does one made by flags."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.original.comet import comet_command
+from tests.original.ports import free_broker_port, free_port
+
+from cometmq import Message, Producer
+from cometmq.net.pool import connect
+from cometmq.wire.bodies.cluster import decode_cluster_info
+from cometmq.wire.requests.namesrv import GetClusterInfo
+
+FOLDER = Path(__file__).parents[2] / "examples" / "deployments"
+DEADLINE_S = 60.0
+FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
+
+
+class Running:
+    """`cometmq standalone` as a person sees it."""
+
+    def __init__(self, data: Path, *arguments: str) -> None:
+        command = comet_command("standalone", "--data", str(data), *arguments)
+        self.output = data.with_name("output.txt")
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    @property
+    def said(self) -> str:
+        return self.output.read_text("utf-8")
+
+    def until(self, words: str) -> str:
+        """Read until this is said."""
+        deadline = time.monotonic() + DEADLINE_S
+        while words not in self.said:
+            assert self.process.poll() is None and time.monotonic() < deadline, self.said
+            time.sleep(0.02)
+        return self.said
+
+    def end(self) -> None:
+        """At once, if it has not ended."""
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def members(self) -> dict[str, tuple[str, int]]:
+        """Address and pid of each, as the banner tells."""
+        found = re.findall(r"^  (\S+) +(127\.0\.0\.1:\d+) .*pid (\d+)$", self.said, re.MULTILINE)
+        return {name: (address, int(pid)) for name, address, pid in found}
+
+    @property
+    def namesrvs(self) -> list[str]:
+        return [address for name, (address, _) in self.members.items() if name.startswith("namesrv")]
+
+
+@contextmanager
+def running(data: Path, *arguments: str) -> Iterator[Running]:
+    server = Running(data, *arguments)
+    try:
+        server.until("try next")
+        yield server
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(DEADLINE_S) == 0
+        assert not [pid for _, pid in server.members.values() if is_alive(pid)]
+    finally:
+        server.end()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def await_that(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def with_free_ports(source: Path, copy: Path) -> Path:
+    """The same files with ports that nobody has."""
+    ports: dict[str, str] = {}
+    for file in sorted(source.glob("*.conf")):
+        listed = re.search(r"^listenPort=(\d+)", file.read_text(), re.MULTILINE)
+        assert listed is not None
+        ports[listed[1]] = str(free_port() if file.name.startswith("namesrv") else free_broker_port())
+    copy.mkdir()
+    for file in source.glob("*.conf"):
+        text = re.sub(r"(?<=[=:])\d{4,5}(?=[;\n])", lambda found: ports.get(found[0], found[0]), file.read_text())
+        (copy / file.name).write_text(text)
+    return copy
+
+
+async def send_and_look(namesrvs: list[str], messages: int = 20) -> tuple[set[str], dict[str, set[int]]]:
+    """The names of the brokers that took a message, and who is in the cluster as each NameServer tells."""
+    async with Producer("deployments", namesrv=";".join(namesrvs)) as producer:
+        receipts = [await producer.send(Message("deployed", b"x")) for _ in range(messages)]
+    known = [await members_known_to(namesrv) for namesrv in namesrvs]
+    assert all(one == known[0] for one in known)
+    return {receipt.broker_name for receipt in receipts}, known[0]
+
+
+async def members_known_to(namesrv: str) -> dict[str, set[int]]:
+    channel = await connect(namesrv)
+    info = decode_cluster_info((await channel.call(GetClusterInfo())).body)
+    channel.close()
+    return {name: set(broker.addrs) for name, broker in info.brokers.items()}
+
+
+A, B = "broker-a", "broker-b"
+DEPLOYMENTS = {
+    "one-master": {A: {0}},
+    "several-masters": {A: {0}, B: {0}},
+    "several-name-servers": {A: {0}},
+}
+
+
+def test_every_example_is_named_here() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == set(DEPLOYMENTS)
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_it_starts_from_its_folder(name: str, tmp_path: Path) -> None:
+    folder = with_free_ports(FOLDER / name, tmp_path / "files")
+    with running(tmp_path / "data", "--deployment", str(folder)) as server:
+        took, known = asyncio.run(send_and_look(server.namesrvs))
+        assert took == set(DEPLOYMENTS[name])
+        assert known == DEPLOYMENTS[name]
+
+
+def test_the_death_of_one_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data, "--masters", "2", "--namesrvs", "2", *FREE_PORTS) as server:
+        assert set(server.members) == {"namesrv-1", "namesrv-2", A, B}
+        os.kill(server.members[B][1], signal.SIGKILL)
+        told = server.until("Start it again")
+        assert f"{B} (pid {server.members[B][1]}) was ended by SIGKILL; 3 others go on." in told
+        assert f"cometmq broker -c {data / B}.conf" in told
+        assert "Traceback" not in told
+
+
+def test_they_stop_when_the_starter_is_killed(tmp_path: Path) -> None:
+    server = Running(tmp_path / "data", "--masters", "1", *FREE_PORTS)
+    try:
+        server.until("try next")
+        pids = [pid for _, pid in server.members.values()]
+        assert len(pids) == 2
+        server.end()
+        await_that(lambda: not any(map(is_alive, pids)), "a process is left behind")
+    finally:
+        server.end()
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = comet_command("standalone", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+def test_one_that_cannot_start_ends_all_with_its_reason(tmp_path: Path) -> None:
+    bad = tmp_path / "files"
+    bad.mkdir()
+    (bad / "namesrv.conf").write_text(f"listenPort=0\nkvConfigPath={tmp_path}/kv.json\n")
+    (bad / "broker-a.conf").write_text("flushDiskType=SOMETIMES\n")
+    done = run("--deployment", str(bad), "--data", str(tmp_path / "data"))
+    assert done.returncode == 1
+    assert "broker-a did not start: it ended with exit code 1." in done.stderr
+    assert "flushDiskType=SOMETIMES" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--masters", "0"], "--masters 0: 1 to 26 are possible"),
+        (["--slaves", "99"], "--slaves 99: 0 to 8 are possible"),
+        (["--masters", "26", "--broker-port", "65500"], "choose a smaller first one"),
+        (["--deployment", "."], "is no deployment"),
+        (["--deployment", ".", "--masters", "2"], "do not go with it"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_told(flags: list[str], reason: str, tmp_path: Path) -> None:
+    code = f"import sys; from cometmq.cli import main; sys.exit(main(['standalone', *{flags!r}, '--data', 'data']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert reason in done.stderr
