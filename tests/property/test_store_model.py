@@ -140,6 +140,23 @@ class StoreAgainstModel(RuleBasedStateMachine):
             assert bodies(self.store, topic, queue_id) == queue[:seen]
 
     @precondition(lambda self: any(self.seen.values()))
+    @rule(data=st.data(), count=st.integers(0, 40))
+    def read_quickly(self, data: st.DataObject, count: int) -> None:
+        """The short cut of a usual pull brings what the patient way brings, or nothing."""
+        topic, queue_id = data.draw(st.sampled_from([key for key, count in self.seen.items() if count]))
+        offset = data.draw(st.integers(-1, self.seen[topic, queue_id] + 1))
+        quick = self.store.quick.units(topic, queue_id, offset, count)
+        frame = None if quick is None else self.store.quick.framed(b"size" + b"head", quick.units)
+        found = self.store.read(topic, queue_id, offset, count)
+        one_segment = len({at // self.store.config.mapped_file_size_commit_log for at, _ in found.ranges}) == 1
+        recent = bool(found.ranges) and self.store.is_recent(found.ranges[0][0])
+        assert (frame is not None) == (count > 0 and one_segment and recent)
+        if quick is not None and frame is not None:
+            body = b"".join(self.store.slices(found.ranges))
+            assert frame == (4 + len(body)).to_bytes(4, "big") + b"head" + body
+            assert quick[1:] == (found.next_offset, found.min_offset, found.max_offset)
+
+    @precondition(lambda self: any(self.seen.values()))
     @rule(data=st.data())
     def find(self, data: st.DataObject) -> None:
         topic, queue_id = data.draw(st.sampled_from([key for key, count in self.seen.items() if count]))

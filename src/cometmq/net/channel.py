@@ -25,7 +25,8 @@ _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
 CLOSE_GRACE_S: Final = 3.0
 
-JOIN_SIZE_MAX: Final = 256 * 1024  # up to here one copy is cheaper than many small buffers
+JOIN_SIZE_MAX: Final = 256 * 1024  # up to here one copy is cheaper than many small buffers,
+PIECE_SIZE_MIN: Final = 8 * 1024  # which those are not that are as large as this, taken together
 
 RequestSink = Callable[["Channel", Command], None]
 
@@ -143,7 +144,7 @@ class Channel(asyncio.Protocol):
             return
         if len(out) == 1:
             self._transport.write(out[0])
-        elif sum(map(len, out)) <= JOIN_SIZE_MAX:
+        elif sum(map(len, out)) <= min(JOIN_SIZE_MAX, PIECE_SIZE_MIN * len(out)):
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)

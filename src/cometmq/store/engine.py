@@ -33,6 +33,7 @@ from cometmq.store.lock import StoreLock
 from cometmq.store.maintenance import Maintenance
 from cometmq.store.property_scan import scan_properties
 from cometmq.store.queue_table import QueueTable
+from cometmq.store.quick_read import QuickReader
 from cometmq.store.reader import Range, Reader
 from cometmq.store.recovery import Progress, Recovery
 from cometmq.store.residency import Residency
@@ -85,6 +86,7 @@ class Store:
         self.append_inner_batch = BatchAppender(self._appender).append
         self.write = self._log.write
         self.flush_log = self._log.flush
+        self.quick = QuickReader(self._log, self._table, self._residency, config)
         self.read = self._reader.read
         self.slices = self._reader.slices
         self.load = self._reader.load

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import StartBroker
 
 from cometmq.net.channel import Channel
-from cometmq.store.reader import Reader
+from cometmq.store.commit_log import CommitLog
 from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
@@ -261,15 +261,15 @@ async def test_a_parked_pull_finds_its_tag_behind_a_burst_of_others(broker: Star
 async def test_a_parked_pull_that_cannot_be_served_is_answered_and_the_others_are_served(
     broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slices = Reader.slices
+    view_of = CommitLog.view_of
     failures = iter([OSError(24, "Too many open files")])
 
-    def fail_once(reader: Reader, ranges: Any) -> list[memoryview]:
-        for failure in failures if ranges else ():
+    def fail_once(log: CommitLog, start: int) -> memoryview:
+        for failure in failures:
             raise failure
-        return slices(reader, ranges)
+        return view_of(log, start)
 
-    monkeypatch.setattr(Reader, "slices", fail_once)
+    monkeypatch.setattr(CommitLog, "view_of", fail_once)
     async with broker() as (_, channel):
         await channel.call(send(queue_id=1), b"makes the topic")
         parked = [

@@ -133,6 +133,8 @@ class Pull:
                 self._send_elsewhere(context, call, start)
                 return
         topic, queue_id, offset, matches = request.topic, request.queue_id, request.queue_offset, context.matches
+        if matches is None and context.broadcaster is None and self._answer_quickly(context, call, may_park=may_park):
+            return
         if isinstance(matches, RecordFilter) and self._cold_search.is_needed(topic, queue_id, offset):
 
             def found(result: ReadResult, pieces: list[bytes] | None) -> None:
@@ -142,6 +144,34 @@ class Pull:
             return
         result = self._store.read(topic, queue_id, offset, request.max_msg_nums, None, matches)
         self._settle(context, call, result, may_park=may_park)
+
+    def _answer_quickly(self, context: PullContext, call: Call, *, may_park: bool) -> bool:
+        """Serve a consumer that keeps up; False, and nothing done, where the patient way is needed."""
+        request, command = context.request, call.command
+        if command.serialize != _JSON:
+            return False
+        quick = self._store.quick
+        found = quick.units(request.topic, request.queue_id, request.queue_offset, request.max_msg_nums)
+        if found is None:
+            return False
+        units, next_offset, low, high = found
+        group = context.group
+        suggested = group.broker_id if self._config.slave_read_enable else MASTER_ID
+        head = _FOUND_REPLY.fill(
+            command.opaque, suggested, next_offset, low, high, context.topic.sys_flag, group.group_sys_flag
+        )
+        frame = quick.framed(head, units)
+        if frame is None:
+            return False
+        self._commit(request, next_offset, may_park=may_park)
+        call.reply_frame(frame)
+        return True
+
+    def _commit(self, request: PullMessage, next_offset: int, *, may_park: bool) -> None:
+        """Note how far the pull came, and what it says of the consumer; a parked one has said it before."""
+        self._offsets.commit_pull(request.consumer_group, request.topic, request.queue_id, next_offset)
+        if may_park and request.sys_flag & _COMMIT_OFFSET:
+            self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
 
     def _settle(
         self, context: PullContext, call: Call, result: ReadResult, pieces: list[bytes] | None = None, *, may_park: bool
@@ -154,12 +184,9 @@ class Pull:
         if context.broadcaster is not None:
             offset = result.next_offset if code == _OFFSET_MOVED else request.queue_offset
             self._broadcasts.pulled(request, context.broadcaster, offset)
-        self._offsets.commit_pull(request.consumer_group, request.topic, request.queue_id, result.next_offset)
-        if may_park:
-            if request.sys_flag & _COMMIT_OFFSET:
-                self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
-            if code == _NOT_FOUND and request.sys_flag & _SUSPEND and self._park(context, call):
-                return
+        self._commit(request, result.next_offset, may_park=may_park)
+        if may_park and code == _NOT_FOUND and request.sys_flag & _SUSPEND and self._park(context, call):
+            return
         self._answer(context, call, result, code, pieces)
 
     def _park(self, context: PullContext, call: Call) -> bool:
