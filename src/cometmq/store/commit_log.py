@@ -65,7 +65,8 @@ class CommitLog:
         self._parts_at = 0
         self.vouched_segment = -1  # number of the segment up to which the checkpoint vouches
         self.fault: str | None = None
-        self.refusal: str | None = None  # why no message is taken: the fault, or a disk nearly full
+        self.refusal: str | None = None  # why no message is taken: the fault, a disk nearly full, or a master has them
+        self._stands_by: str | None = None
 
     # Opening
 
@@ -100,6 +101,13 @@ class CommitLog:
         self.limit = segment.end if segment is not None else end
         self.last_store_time_ms = self.written_store_time_ms = self.flushed_store_time_ms = last_store_time_ms
 
+    def doubt_from(self, offset: int) -> None:
+        """What the process that died wrote from here on may not be on the disk: the next flush takes it along."""
+        self.flushed = min(self.flushed, offset)
+        for segment in self.segments.values():
+            if segment.end > offset:
+                segment.unnamed = True
+
     def segment_of(self, offset: int) -> Segment | None:
         return self.segments.get(offset - offset % self.segment_size)
 
@@ -122,6 +130,30 @@ class CommitLog:
                 self.min_offset = segment.start
             self.end = self._parts_at = segment.start
             self.limit = segment.end
+
+    # Following another log
+
+    def stand_by(self, why: str) -> None:
+        """Take no messages but those of another log, as raw bytes."""
+        self._stands_by = why
+        self.refusal = self.refusal or why
+
+    def begin_at(self, offset: int) -> None:
+        """An empty log begins at `offset`, the start of a segment."""
+        for start in list(self.segments):
+            self._fs.unlink(self.drop_segment(start))
+        with self._flush_lock:
+            self.end = self.limit = self.written = self.flushed = self._parts_at = self.min_offset = offset
+
+    def append_raw(self, data: bytes) -> None:
+        """Bytes of another log; they fit into the segment."""
+        self.parts.append(data)
+        self.end += len(data)
+
+    def cut(self, end: int) -> None:
+        """Cut the last bytes, within one segment, off a log of which everything is flushed."""
+        with self._flush_lock:
+            self.set_end(end, self.last_store_time_ms)
 
     def _seal(self) -> None:
         if self.parts:
@@ -233,7 +265,7 @@ class CommitLog:
 
     def mark_disk(self, why_full: str | None) -> None:
         """Take no messages while the disk is nearly full; None takes them again."""
-        self.refusal = self.fault or why_full
+        self.refusal = self.fault or why_full or self._stands_by
 
     @property
     def confirm_offset(self) -> int:

@@ -149,6 +149,15 @@ class QueueTable:
                 pieces.extend(_pieces(queue))
         return QueueWrite(self._fs, self, pieces, sync=sync)
 
+    def doubt_from(self, queue: ConsumeQueue, physical_offset: int) -> None:
+        """Units of messages from here on may not be on the disk, for who wrote them died: the next sync takes them."""
+        self.unsynced_folders.update((queue.folder, queue.folder.rpartition("/")[0], self.folder))
+        for start in reversed(self.starts(queue)):
+            self.unsynced_files.add(queue.path_of(start))
+            unit = self.unit(queue, start)
+            if unit is not None and unit[0] < physical_offset:
+                break
+
     def finish(self, job: QueueWrite) -> None:
         """Take over what a finished job wrote; what it could not write stays in the tails."""
         for queue, offset, data in job.pieces[: job.done]:

@@ -81,6 +81,8 @@ class Recovery:
         log = self._log
         for table, queue in self._queues():
             find_end(table, queue, clean=clean)
+            if not clean and queue.max_physical > self._checkpoint.logics_physical_offset:
+                table.doubt_from(queue, self._checkpoint.logics_physical_offset)
             if queue.max_offset > queue.first_offset:
                 self._on_disk.add((queue.topic, queue.queue_id))
         self._batches.count_messages()
@@ -107,6 +109,8 @@ class Recovery:
         if self._checkpoint.logics_physical_offset >= end:
             self._checkpoint.logics_physical_offset = 0  # it speaks of a log that is gone
         log.set_end(end, self._last_store_time_ms)
+        if not clean:
+            log.doubt_from(start)
         self._dispatcher.dispatched = end
 
     def _queues(self) -> list[tuple[QueueTable, ConsumeQueue]]:

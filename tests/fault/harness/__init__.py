@@ -1,0 +1,13 @@
+"""What the fault tests share: they break real processes and real files, and an outside ledger says what was promised.
+
+    rows.py          one row of the fault matrix: how many, which seed, progress, violations, the JSON result
+    ledger.py        every message sent, acknowledged and seen, outside the broker; I1 to I5 are checked against it
+    crash_disk.py    a file system that records, and makes the folders that a power cut could have left
+    failing_disk.py  a file system whose n-th call fails
+    workload.py      everything a store does, as one seeded run on a file system
+    traffic.py       senders and a reader on a broker process, with the ledger beside them
+    sick_broker.py   a broker process whose disk is slow or failing when told so
+    capabilities.py  what a test needs from the machine; what is missing is counted, and the count is held
+
+`make test` runs trimmed numbers with a fixed seed; `make fault` all of them, with a seed of its own or FAULT_SEED.
+"""
