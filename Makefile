@@ -21,7 +21,7 @@ test: $(VENV)/.dev ## run every test; wants a JDK, Maven and Go for the tests be
 	$(BIN)/ruff format --check -q .
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest -n 2 $(ARGS)
 
 check: $(VENV)/.dev ## the quick loop: format, lint, types, layers, unit and property tests
 	$(BIN)/ruff format --check -q .

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scheduling import ByFile
+from tests.scheduling import TwoLanes
 
 from cometmq.broker.app import Broker, load_settings
 from cometmq.net.channel import Channel
@@ -18,8 +18,8 @@ from cometmq.net.pool import connect
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    return ByFile(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoLanes:
+    return TwoLanes(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,19 +1,19 @@
-"""Which tests share a worker when they run side by side: those of one file, and those that read one client's one run.
+"""Which tests share a worker when they run side by side.
 
-The suites beside Apache RocketMQ mostly wait, so more workers than cores shorten them.
+Those beside Apache RocketMQ's servers and clients stay together, one after the other: they wait more than they work, and
+two of these brokers at once on two cores answer too late. The others go by file, each with its own fixtures.
 """
 
 from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-# Each client program runs all its scenarios once, in the worker that asks for it (`tests/interop/conftest.py`).
-OF_ONE_RUN = ("test_asking", "test_clients", "test_filters", "test_retries")
+BESIDE_THE_ORIGINAL = ("tests/differential/", "tests/interop/", "tests/sdk/")
 
 
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """One scope for each file."""
+class TwoLanes(LoadScopeScheduling):  # type: ignore[misc]
+    """One scope for all tests beside the original, one for each other file."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        return "one run of each client" if path.startswith(tuple(f"tests/interop/{n}" for n in OF_ONE_RUN)) else path
+        return "beside the original" if path.startswith(BESIDE_THE_ORIGINAL) else path
