@@ -5,8 +5,10 @@ need not wait for that: where the turn before had a single send, the first send 
 
     ASYNC_FLUSH   written is enough: all waiting calls are answered
     SYNC_FLUSH    one fdatasync in a thread covers everyone who waits; those who come meanwhile share the next
+    SYNC_MASTER   and as many slaves as were asked for have it, too: `replicated` says how far they are
 
-A call that waits longer than `syncFlushTimeout` is answered FLUSH_DISK_TIMEOUT: stored, not known to be durable.
+A call that waits longer than `syncFlushTimeout` is answered FLUSH_DISK_TIMEOUT: stored, not known to be durable. One
+that waits for slaves longer than `slaveTimeout` is answered FLUSH_SLAVE_TIMEOUT: stored here, not known to be there.
 A store that fails to write or sync fences itself, and every waiting call is refused; none is answered as good.
 `before_answers` saves what an answer promises beside the message itself: a topic made by this very send.
 Dispatch follows the bytes that may be seen (`Store.confirm_offset`), and tells `on_arrivals` what came.
@@ -33,6 +35,7 @@ from cometmq.wire.codes import ResponseCode
 log = logging.getLogger("cometmq.broker")
 
 _FLUSH_TIMEOUT: Final = int(ResponseCode.FLUSH_DISK_TIMEOUT)
+_SLAVE_TIMEOUT: Final = int(ResponseCode.FLUSH_SLAVE_TIMEOUT)
 _PAGE_SIZE: Final = 4096
 
 DISPATCH_MAX: Final = 4096  # messages at once; others have their turn before the rest of a huge batch
@@ -65,7 +68,10 @@ class Durability:
         self._loop = asyncio.get_running_loop()
         self._unwritten: list[tuple[Call, Receipt]] = []  # answered when this turn's bytes are written
         self.waiters: deque[Waiter] = deque()  # answered when they are flushed
-        self._promises: deque[tuple[int, Settle]] = deque()  # end offset, who is told: the broker's own writers
+        self._promises: deque[tuple[int, float, Settle]] = deque()  # end offset, since, the broker's own writers
+        self.on_confirmed: list[Callable[[], None]] = []  # told when more of the log may be seen
+        self._replicated: int | None = None  # None: no slave is waited for
+        self._slave_timeout_s = 0.0
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_sends = 0  # since the loop came round; the first one asks for the end of the turn
         self._alone = True  # the turn before had no second one
@@ -76,10 +82,21 @@ class Durability:
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
         self.last_write_s = 0.0
 
+    def wait_for_slaves(self, timeout_ms: int) -> None:
+        """From now on nothing is safe before `replicated` says so."""
+        self._replicated = 0
+        self._slave_timeout_s = timeout_ms / 1000
+
+    def replicated(self, offset: int) -> None:
+        """As many slaves as must have everything before `offset`."""
+        if offset != self._replicated:
+            self._replicated = offset
+            self._advance()
+
     def answer_when_safe(self, end_offset: int, call: Call, receipt: Receipt, *, sync: bool = True) -> None:
         """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""
         call.command.body = b""  # the log has it; kept here, it would hold a receive buffer while the disk is slow
-        if self._sync and sync:
+        if sync and (self._sync or self._replicated is not None):
             self.waiters.append((end_offset, self._loop.time(), call, receipt))
         else:
             self._unwritten.append((call, receipt))
@@ -100,7 +117,7 @@ class Durability:
 
     def when_safe(self, end_offset: int, settle: Settle) -> None:
         """Tell `settle` once everything before `end_offset` is as safe as promised to producers, or cannot be."""
-        self._promises.append((end_offset, settle))
+        self._promises.append((end_offset, self._loop.time(), settle))
         self.end_turn_soon()
 
     async def safe(self, end_offset: int) -> None:
@@ -138,16 +155,35 @@ class Durability:
         self.last_write_s = self._loop.time() - began
         unwritten, self._unwritten = self._unwritten, []
         self._acknowledgements.send_all(unwritten)
+        self._advance()  # in SYNC_FLUSH: who asks about what is safe already
         if self._sync:
-            self._settle(self._safe_offset)  # who asks about what is safe already
             self._start_flush()
         else:
-            self._settle(self._store.written_offset)
+            self._confirmed()
+
+    def _confirmed(self) -> None:
+        for tell in self.on_confirmed:
+            tell()
+
+    @property
+    def _kept_here(self) -> int:
+        """Everything before it is as safe as this broker alone can make it."""
+        return self._safe_offset if self._sync else self._store.written_offset
+
+    def _advance(self) -> None:
+        """Tell those whose bytes are safe by now."""
+        safe_offset = self._kept_here
+        if self._replicated is not None:
+            safe_offset = min(safe_offset, self._replicated)
+        if self.waiters:
+            self._release(safe_offset)
+        if self._promises:
+            self._settle(safe_offset)
 
     def _settle(self, safe_offset: int, fault: BaseException | None = None) -> None:
         promises = self._promises
         while promises and (fault is not None or promises[0][0] <= safe_offset):
-            promises.popleft()[1](fault)
+            promises.popleft()[2](fault)
 
     def _release(self, safe_offset: int) -> None:
         waiting = self.waiters
@@ -182,8 +218,8 @@ class Durability:
             return
         self._safe_offset = done.result()
         if self._sync:
-            self._release(self._safe_offset)
-            self._settle(self._safe_offset)
+            self._confirmed()
+            self._advance()
             self._loop.call_soon(self._dispatch)
             self._start_flush()
 
@@ -203,10 +239,22 @@ class Durability:
         dirty = self._store.written_offset - self._safe_offset
         if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
             self._start_flush()
-        while self.waiters and now - self.waiters[0][1] > self._timeout_s:
-            _, _, call, receipt = self.waiters.popleft()
-            self._acknowledgements.send(call, receipt, _FLUSH_TIMEOUT)
+        self._give_up_waiting(now)
         self._timer = self._loop.call_later(self._interval_s, self._tick)
+
+    def _give_up_waiting(self, now: float) -> None:
+        kept_here = self._kept_here
+        while self.waiters:
+            end_offset, since, call, receipt = self.waiters[0]
+            kept = end_offset <= kept_here
+            if now - since <= (self._slave_timeout_s if kept else self._timeout_s):
+                break
+            self.waiters.popleft()
+            self._acknowledgements.send(call, receipt, _SLAVE_TIMEOUT if kept else _FLUSH_TIMEOUT)
+        # The broker's own writers go on without the slaves, as the original's do.
+        promises = self._promises
+        while promises and promises[0][0] <= kept_here and now - promises[0][1] > self._slave_timeout_s:
+            promises.popleft()[2](None)
 
     async def close(self) -> None:
         """Write and flush what is left and answer those who wait for it."""
@@ -219,4 +267,5 @@ class Durability:
             await asyncio.wait([self._flushing])
             await asyncio.sleep(0)  # let `_flushed` run
         await asyncio.sleep(0)  # and the last dispatch
+        self._give_up_waiting(float("inf"))  # for slaves, which we stop serving
         self._thread.shutdown()
