@@ -331,9 +331,9 @@ ENTRIES: Final = (
     Entry(
         title="The first verdict on a transaction stands",
         kind="difference",
-        why="END_TRANSACTION for a transaction that has ended is answered with success if it says the same again, and "
-        "code 604 if not. Nothing is delivered twice, nor after a rollback, nor after it was given up. The original "
-        "does what it is told each time.",
+        why="END_TRANSACTION for a transaction that has ended is answered with success if it says the same again, also "
+        "after a restart, and code 604 if not. Nothing is delivered twice, nor after a rollback, nor after it was "
+        "given up. The original does what it is told each time.",
         where="code",
         codes=frozenset({37}),
         when=lambda one: one.java.startswith("0") and one.comet.startswith("604 The transaction is"),
@@ -346,6 +346,15 @@ ENTRIES: Final = (
         where="code",
         codes=frozenset({37}),
         when=lambda one: one.java == "0" and one.comet.endswith("is not a half message"),
+    ),
+    Entry(
+        title="Extensions",
+        kind="difference",
+        why="GET_EXTENSIONS (30000) and END_TRANSACTIONS (30001) are CometMQ's own. The original refuses them as not "
+        "supported (code 3), by which a client knows that they are not there.",
+        where="code",
+        codes=frozenset({30000, 30001}),
+        when=lambda one: one.java.startswith("3 "),
     ),
     Entry(
         title="Messages delivered by a second or forged END_TRANSACTION",

@@ -7,6 +7,7 @@ flushed, when offsets are saved, and before which of its messages the broker die
 from __future__ import annotations
 
 import asyncio
+import inspect
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,7 +27,9 @@ from cometmq.broker.members import Client, Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.topics import Topics
 from cometmq.broker.transaction.checks import Checks
+from cometmq.broker.transaction.ends import Ends
 from cometmq.broker.transaction.handlers import TransactionHandlers
+from cometmq.broker.transaction.many import ManyHandlers
 from cometmq.broker.transaction.metrics import TransactionMetrics
 from cometmq.broker.transaction.recovery import recover
 from cometmq.broker.transaction.service import Transactions
@@ -36,6 +39,8 @@ from cometmq.store.append import Appended
 from cometmq.store.config import ASYNC_FLUSH
 from cometmq.store.engine import Store
 from cometmq.store.tables import TableFile
+from cometmq.wire.bodies.positions import Position, pack_positions
+from cometmq.wire.requests.extensions import Ended, EndTransactions
 from cometmq.wire.requests.transaction import CheckTransactionState
 
 CHECKS_MAX = 3
@@ -103,8 +108,13 @@ class Answer:
 
     done = False
 
-    def reply(self) -> None:
+    def __init__(self, body: bytes = b"") -> None:
+        self.body = body
+        self.outcomes = b""
+
+    def reply(self, *, body: bytes = b"") -> None:
         self.done = True
+        self.outcomes = body
 
 
 @dataclass
@@ -124,6 +134,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.clock = HandClock()
         self.model: dict[str, Modelled] = {}
         self.count = 0
+        self.patient: set[str] = set()
 
     @initialize(op_size=st.sampled_from([8, 4096]))
     def open(self, op_size: int) -> None:
@@ -156,7 +167,9 @@ class TransactionMachine(RuleBasedStateMachine):
         recover(store, self.offsets, self.service)
         turns.end()
         self.messages.add_stage(self.service.begin, properties.TRANSACTION_PREPARED, producers_only=True)
-        self.handlers = TransactionHandlers(config, store, reader, turns, self.service, clock)  # type: ignore[arg-type]
+        ends = Ends(store, self.service)
+        self.handlers = TransactionHandlers(config, store, reader, turns, self.service, ends, clock)  # type: ignore[arg-type]
+        self.many = ManyHandlers(reader, turns, ends)  # type: ignore[arg-type]
         members = Members(clock)
         self.producer = Producer()
         members.register_producer(Client(self.producer, "one"), GROUP)  # type: ignore[arg-type]
@@ -164,14 +177,17 @@ class TransactionMachine(RuleBasedStateMachine):
 
     # --- steps
 
-    @rule(count=st.integers(1, 12), immunity=st.sampled_from([None, "1", "60"]))
-    def begin(self, count: int, immunity: str | None) -> None:
+    @rule(count=st.integers(1, 12), immunity=st.sampled_from([None, "1", "60"]), patient=st.booleans())
+    def begin(self, count: int, immunity: str | None, patient: bool) -> None:
         for _ in range(count):
             self.count += 1
             key = str(self.count)
             found = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": key}
             if immunity is not None:
                 found[properties.CHECK_IMMUNITY_TIME_IN_SECONDS] = immunity
+            if patient:
+                found[properties.PATIENCE_MARK] = "mark"
+                self.patient.add(key)
             message = InnerMessage(TOPIC, 0, key.encode(), found, born_time_ms=self.clock.ms)
             placed = self.messages.put(message, from_producer=True)
             self.model[key] = Modelled([Begun(key, placed.physical_offset, placed.queue_offset)])
@@ -191,10 +207,12 @@ class TransactionMachine(RuleBasedStateMachine):
         answer = Answer()
         self.messages.fuse = dies if isinstance(dies, int) else None
         try:
-            self.handlers.end(copy.end(verdict, checked=True), answer)  # type: ignore[arg-type]
+            waits: object = self.handlers.end(copy.end(verdict, checked=True), answer)  # type: ignore[arg-type]
+            if inspect.isawaitable(waits):  # it ended before this broker started
+                await waits
         except RequestRefused as refused:
             assert refused.response == "ILLEGAL_OPERATION"
-            assert known.verdict not in (None, verdict) or known.tried or copy.key in self.given_up() or self.restarted
+            self.refused(copy, verdict)
             return
         except Killed:
             known.tried.add(verdict)
@@ -212,7 +230,42 @@ class TransactionMachine(RuleBasedStateMachine):
         assert known.verdict in (None, verdict), "the first verdict stands"
         known.verdict = verdict
 
-    @rule(ms=st.sampled_from([1, 2_000, 7_000, 61_000]), dies=st.sampled_from([None, None, 0, 1, 2, 3, 7]))
+    def refused(self, copy: Begun, verdict: int) -> None:
+        """Only another verdict than the first is refused, whatever happened in between."""
+        known = self.model[copy.key]
+        assert known.verdict not in (None, verdict) or known.tried or copy.key in self.given_up()
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), verdict=st.sampled_from([COMMIT, ROLLBACK]), dies=st.sampled_from([None, None, 0, 2, 5]))
+    def end_many(self, data: st.DataObject, verdict: int, dies: int | None) -> None:
+        keys = data.draw(st.lists(st.sampled_from(sorted(self.model)), min_size=1, max_size=8))
+        copies = [data.draw(st.sampled_from(self.model[key].copies)) for key in keys]
+        self.loop.run_until_complete(self._end_many(copies, verdict, dies))
+
+    async def _end_many(self, copies: list[Begun], verdict: int, dies: int | None) -> None:
+        positions = [Position(one.half_offset, one.physical_offset) for one in copies]
+        answer = Answer(pack_positions(positions))
+        self.messages.fuse = dies
+        try:
+            await self.many.end_many(EndTransactions(GROUP, verdict), answer)  # type: ignore[arg-type]
+        except Killed:
+            for copy in copies:
+                if self.model[copy.key].verdict is None:
+                    self.model[copy.key].tried.add(verdict)
+            await self._reopen()
+            return
+        finally:
+            self.messages.fuse = None
+        assert len(answer.outcomes) == len(copies)
+        for copy, ended in zip(copies, answer.outcomes, strict=True):
+            if ended == Ended.AS_ASKED:
+                assert self.model[copy.key].verdict in (None, verdict), "the first verdict stands"
+                self.model[copy.key].verdict = verdict
+            else:
+                assert ended == Ended.OTHERWISE
+                self.refused(copy, verdict)
+
+    @rule(ms=st.sampled_from([1, 2_000, 7_000, 61_000, 601_000]), dies=st.sampled_from([None, None, 0, 1, 2, 3, 7]))
     def check(self, ms: int, dies: int | None) -> None:
         self.clock.ms += ms
         self.messages.fuse = dies
@@ -254,7 +307,6 @@ class TransactionMachine(RuleBasedStateMachine):
     async def _reopen(self) -> None:
         self.service.ops._timer = None
         self.store.abandon()
-        self.restarted = True
         await self._start()
 
     @rule()
@@ -262,12 +314,9 @@ class TransactionMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(self.service.close(self.turns))  # type: ignore[arg-type]
         self.save(flush=True)
         self.store.close()
-        self.restarted = True
         self.start()
 
     # --- what holds
-
-    restarted = False
 
     def visible(self) -> Counter[str]:
         return Counter(record.body.decode() for record in read_all(self.store, TOPIC))
@@ -282,6 +331,7 @@ class TransactionMachine(RuleBasedStateMachine):
         visible, given_up = self.visible(), self.given_up()
         assert max([*visible.values(), *given_up.values()], default=0) <= 1
         assert not visible.keys() & given_up.keys()
+        assert not self.patient & given_up.keys(), "patient ones are not given up for what nobody answered"
         for key, known in self.model.items():
             if known.verdict == COMMIT:
                 assert visible[key] == 1

@@ -6,8 +6,8 @@
             return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
 
 A handler returns a header (success), or calls `call.reply(...)` itself, now or later, and returns `LATER`.
-An `async def` handler runs as a task of the server. What a handler raises from the tree in `errors` becomes
-the answer; this is the one place where an error becomes a code.
+An `async def` handler runs as a task of the server, and so does what a plain one returns to be awaited. What a
+handler raises from the tree in `errors` becomes the answer; this is the one place where an error becomes a code.
 
 Mirrors: NettyRemotingAbstract.processRequestCommand.
 """
@@ -155,16 +155,15 @@ class Routes:
         header_type, handler, is_slow = route
         try:
             request = header_type.read(command.ext) if header_type is not None else command.ext
-            if is_slow:
-                task = asyncio.get_running_loop().create_task(self._finish(call, handler(request, call)))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                return
             answer = handler(request, call)
         except Exception as error:
             call.refuse(error)
             return
-        if answer is not LATER and isinstance(answer, Header):
+        if is_slow or (answer is not LATER and inspect.iscoroutine(answer)):
+            task = asyncio.get_running_loop().create_task(self._finish(call, answer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif answer is not LATER and isinstance(answer, Header):
             call.reply(answer)
 
     def send_away(self, channel: Channel, command: Command) -> None:

@@ -202,6 +202,9 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
+    # CometMQ's own, where 5.5.0 has none: it answers them with REQUEST_CODE_NOT_SUPPORTED.
+    GET_EXTENSIONS = 30000
+    END_TRANSACTIONS = 30001
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052

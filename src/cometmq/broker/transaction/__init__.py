@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from cometmq.broker.core import Core
+from cometmq.broker.handlers.extensions import ExtensionHandlers
 from cometmq.broker.housekeeping import Job
+from cometmq.broker.role import SLAVE
 from cometmq.broker.transaction.checks import Checks
+from cometmq.broker.transaction.ends import Ends
 from cometmq.broker.transaction.handlers import TransactionHandlers
+from cometmq.broker.transaction.many import ManyHandlers
 from cometmq.broker.transaction.metrics import TransactionMetrics
 from cometmq.broker.transaction.recovery import recover
 from cometmq.broker.transaction.service import Transactions
@@ -23,7 +27,13 @@ def install(core: Core) -> None:
     core.saved.append(metrics)
     transactions = Transactions(config, store, core.messages, core.offsets, core.topics, metrics, clock)
     core.messages.add_stage(transactions.begin, properties.TRANSACTION_PREPARED, producers_only=True)
-    core.routes.add(TransactionHandlers(config, store, core.reader, core.durability, transactions, clock))
+    ends = Ends(store, transactions)
+    is_slave = config.broker_role == SLAVE
+    core.routes.add(
+        TransactionHandlers(config, store, core.reader, core.durability, transactions, ends, clock),
+        ManyHandlers(core.reader, core.durability, ends, is_slave=is_slave),
+        ExtensionHandlers(message_index_enable=store.config.message_index_enable),
+    )
     checks = Checks(config, store, core.reader, core.durability, core.members, transactions, clock)
     job = core.role.job
     core.jobs.append(Job("checking transactions", config.transaction_check_interval / 1000, job(checks.round)))

@@ -6,6 +6,11 @@ behind the others first: the request names the new copy, and the next round sees
 immunity of their own are moved in the same way while they are immune, so that they hold nobody up.
 Differs from Java: moving an immune one does not count as a check, so a long immunity does not use up its checks.
 
+A half message that carries the property __COMET_PATIENT (Java knows nothing of it) is *patient*: who sent it knows that
+its verdict may be long in coming. It is asked about where it stands, and only while a producer of its group is
+connected; no check is counted, and it is given up for its age alone (`fileReservedTime`). It is stored again every
+`PATIENT_COPY_MS`, for the sake of the next start, which walks the log from the first open copy on.
+
 The members of the producer group are asked in turn, one for each check; who is closed or does not read is left out.
 Bounds: one read of the queue is in memory at a time, and the next waits until its copies are safe.
 
@@ -15,6 +20,7 @@ ProducerManager.getAvailableChannel.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from enum import Enum, auto
 from typing import Final
@@ -29,7 +35,6 @@ from cometmq.broker.transaction.window import State
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused
 from cometmq.model import names, properties
-from cometmq.store.append import Appended
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadStatus
 from cometmq.wire.message_id import offset_id
@@ -43,6 +48,7 @@ TURNS_MAX: Final = 10_000  # groups whose turn is remembered
 
 GROUPS_NAMED_MAX: Final = 10
 HOUR_MS: Final = 3_600_000
+PATIENT_COPY_MS: Final = 600_000
 
 
 class Due(Enum):
@@ -50,7 +56,9 @@ class Due(Enum):
 
     YOUNG = auto()
     IMMUNE = auto()
+    LEAVE = auto()  # it is too young, though what stands behind it may not be
     CHECK = auto()
+    ASK = auto()  # where it stands
     GIVE_UP = auto()
 
 
@@ -109,11 +117,12 @@ class Checks:
             elif not await self._look_at([one for one in found.records if one.queue_offset < end], began_ms):
                 break
             offset = found.next_offset
+            await asyncio.sleep(0)  # many patient ones are read in each round: let others have their turn
         transactions.ops.write()
 
     async def _look_at(self, records: list[Record], began_ms: int) -> bool:
         """Do what is due about some half messages; False if one is too young."""
-        asked: list[tuple[Half, int, Appended]] = []
+        asked: list[tuple[Half, int | None, int, int]] = []
         copies_end = 0
         old_enough = True
         for record in records:
@@ -130,15 +139,23 @@ class Checks:
             if due is Due.GIVE_UP:
                 self._give_up(half)
                 continue
+            if due is Due.LEAVE:
+                continue
+            if due is Due.ASK:
+                asked.append((half, None, record.queue_offset, record.physical_offset))
+                continue
             times = max(half.check_times or 0, 0) + 1 if due is Due.CHECK else None
             try:
                 placed = self._transactions.store_again(half, check_times=times)
             except MessageRefused:  # the properties have no room for one more
-                self._give_up(half)
+                if half.is_patient:
+                    asked.append((half, None, record.queue_offset, record.physical_offset))
+                else:
+                    self._give_up(half)
                 continue
             copies_end = placed.physical_offset + placed.size
             if times is not None:
-                asked.append((half, times, placed))
+                asked.append((half, times, placed.queue_offset, placed.physical_offset))
         if copies_end:
             await self._durability.safe(copies_end)
         for one in asked:
@@ -153,41 +170,49 @@ class Checks:
         record = half.record
         age_ms = self._clock.now_ms() - record.born_time_ms
         times = half.check_times
-        if (times is not None and times >= self._checks_max) or age_ms > self._reserved_ms:
+        if (times is not None and times >= self._checks_max and not half.is_patient) or age_ms > self._reserved_ms:
             return Due.GIVE_UP
         if record.store_time_ms >= began_ms:
             return Due.YOUNG
         immunity_ms = half.immunity_ms(self._timeout_ms)
+        if half.is_patient:
+            return self._due_patiently(record, age_ms, self._timeout_ms if immunity_ms is None else immunity_ms)
         if immunity_ms is not None:
             return Due.IMMUNE if age_ms <= immunity_ms else Due.CHECK
         return Due.YOUNG if 0 <= age_ms <= self._timeout_ms else Due.CHECK
 
+    def _due_patiently(self, record: Record, age_ms: int, alone_ms: int) -> Due:
+        if self._clock.now_ms() - record.store_time_ms > PATIENT_COPY_MS:
+            return Due.IMMUNE
+        return Due.LEAVE if 0 <= age_ms <= alone_ms else Due.ASK
+
     # --- asking
 
-    def _ask(self, half: Half, times: int, placed: Appended) -> None:
+    def _ask(self, half: Half, times: int | None, queue_offset: int, physical_offset: int) -> None:
+        """Ask about the copy that stands there; without `times` it is a patient one, of which none are counted."""
         group = half.properties.get(properties.PRODUCER_GROUP)
         channel = None if group is None else self._next_producer(group)
         if channel is None:
+            if group is not None and times is not None and len(self._absent) < TURNS_MAX:
+                self._absent.add(group)
             return
         uniq_key = half.properties.get(properties.UNIQ_KEY)
         request = CheckTransactionState(
             topic=names.HALF_TOPIC,
-            tran_state_table_offset=placed.queue_offset,
-            commit_log_offset=placed.physical_offset,
+            tran_state_table_offset=queue_offset,
+            commit_log_offset=physical_offset,
             msg_id=uniq_key,
             transaction_id=uniq_key,
-            offset_msg_id=offset_id(self._store.store_host, placed.physical_offset),
+            offset_msg_id=offset_id(self._store.store_host, physical_offset),
             broker_name=self._broker_name,
         )
-        channel.notify(request, _as_producer_sent_it(half, times, placed))
+        channel.notify(request, _as_producer_sent_it(half, times, queue_offset, physical_offset))
 
     def _next_producer(self, group: str) -> Peer | None:
         """The member whose turn it is."""
         ready = [one.channel for one in self._members.producers_of(group) if one.channel.is_open]
         ready = [channel for channel in ready if channel.is_writable]
         if not ready:
-            if len(self._absent) < TURNS_MAX:
-                self._absent.add(group)
             return None
         turn = self._turns.pop(group, -1) + 1
         self._turns[group] = turn
@@ -196,18 +221,25 @@ class Checks:
         return ready[turn % len(ready)]
 
 
-def _as_producer_sent_it(half: Half, times: int, placed: Appended) -> bytes:
-    """The half message as a record of the topic it is meant for, standing where its new copy stands."""
+def _as_producer_sent_it(half: Half, times: int | None, queue_offset: int, physical_offset: int) -> bytes:
+    """The half message as a record of the topic it is meant for, standing where its new copy stands.
+
+    Of a patient one the answerer is told where its first copy stood: that is the place it knows.
+    """
     record = half.record
-    found = {**half.properties, properties.TRANSACTION_CHECK_TIMES: str(times), properties.WAIT: "false"}
-    if properties.CHECK_IMMUNITY_TIME_IN_SECONDS not in found:
-        found.pop(properties.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+    found = {**half.properties, properties.WAIT: "false"}
+    if times is None:
+        found[properties.TRANSACTION_PREPARED_QUEUE_OFFSET] = str(half.root)
+    else:
+        found[properties.TRANSACTION_CHECK_TIMES] = str(times)
+        if properties.CHECK_IMMUNITY_TIME_IN_SECONDS not in found:
+            found.pop(properties.TRANSACTION_PREPARED_QUEUE_OFFSET, None)
     return encode_record(
         topic=half.real_topic.encode(),
         queue_id=half.real_queue_id,
         flag=record.flag,
-        queue_offset=placed.queue_offset,
-        physical_offset=placed.physical_offset,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
         sys_flag=record.sys_flag,
         born_time_ms=record.born_time_ms,
         born_host=record.born_host,

@@ -4,7 +4,8 @@
     half            RMQ_SYS_TRANS_HALF_TOPIC, queue 0
                                            + REAL_TOPIC=T REAL_QID=q __transactionId__=UNIQ_KEY; sysFlag: no transaction
     checked         the same topic         + TRANSACTION_CHECK_TIMES=n TRAN_PREPARED_QUEUE_OFFSET=root
-    delivered       topic T, queue q       - REAL_TOPIC REAL_QID; sysFlag: commit; prepared offset: the half's place
+    delivered       topic T, queue q       - REAL_TOPIC REAL_QID __COMET_PATIENT
+                                           sysFlag: commit; prepared offset: the half's place
     given up        TRANS_CHECK_MAX_TIME_TOPIC, queue 0; as checked; prepared offset: the half's place
 
 The prepared offset tells, after a kill, which half messages were delivered already: see `recovery`. A delayed
@@ -27,6 +28,12 @@ from cometmq.wire.record import Record
 
 QUEUE_ID: Final = 0  # half messages and their ends have one queue each
 DELAYS: Final = (properties.DELAY, *properties.TIMER_WISHES)
+ONLY_OF_HALVES: Final = (
+    properties.REAL_TOPIC,
+    properties.REAL_QUEUE_ID,
+    properties.TRANSACTION_PREPARED_QUEUE_OFFSET,
+    properties.PATIENCE_MARK,
+)
 
 _WHOLE: Final = re.compile(r"\d{1,18}")
 
@@ -86,6 +93,11 @@ class Half:
         seconds = whole(text)
         return otherwise_ms if seconds is None else seconds * 1000
 
+    @property
+    def is_patient(self) -> bool:
+        """Whether its producer asks for it not to be given up while nobody is there to be asked."""
+        return properties.PATIENCE_MARK in self.properties
+
     def again(self, *, check_times: int | None) -> InnerMessage:
         """The same behind the others; with a count, one check later."""
         found = dict(self.properties)
@@ -100,7 +112,7 @@ class Half:
         """What consumers get."""
         message = InnerMessage.of(self.record)
         message.properties = found = dict(self.properties)
-        for key in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, properties.TRANSACTION_PREPARED_QUEUE_OFFSET):
+        for key in ONLY_OF_HALVES:
             found.pop(key, None)
         message.topic, message.queue_id = self.real_topic, self.real_queue_id
         message.sys_flag = self.record.sys_flag & ~TRANSACTION_MASK | MessageFlag.TRANSACTION_COMMIT

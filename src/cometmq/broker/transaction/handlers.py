@@ -1,15 +1,15 @@
 """END_TRANSACTION (37) and RESUME_CHECK_HALF_MESSAGE (323).
 
-The checks and their order are Java's. Differs on purpose: the first verdict stands. The same one again is answered as
-success and delivers nothing; another one is refused, and so is any about a transaction that ended too long ago to be
-remembered. Java delivers again each time. An answer leaves when what it says is as safe as a send's would be.
+The checks and their order are Java's. Differs on purpose: the first verdict stands (`ends`). The same one again is
+answered as success and delivers nothing; another one is refused. Java delivers again each time. An answer leaves when
+what it says is as safe as a send's would be.
 
 Mirrors: EndTransactionProcessor, AdminBrokerProcessor.resumeCheckHalfMessage.
 """
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Final
 
@@ -17,26 +17,21 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.role import SLAVE
+from cometmq.broker.transaction.ends import VERDICTS, Ends
 from cometmq.broker.transaction.half import Half
 from cometmq.broker.transaction.service import Transactions
 from cometmq.broker.transaction.window import State
 from cometmq.clock import Clock
 from cometmq.errors import CometError, ProtocolError, RequestRefused
 from cometmq.model import names, properties
-from cometmq.model.sysflag import TRANSACTION_MASK, MessageFlag
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.wire.message_id import parse_offset_id
-from cometmq.wire.record import Record, decode_record
+from cometmq.wire.record import Record
+from cometmq.wire.requests.extensions import Ended
 from cometmq.wire.requests.transaction import EndTransaction, ResumeCheckHalfMessage
 
 UNKNOWN: Final = 0
-VERDICTS: Final = {
-    int(MessageFlag.TRANSACTION_COMMIT): State.COMMITTED,
-    int(MessageFlag.TRANSACTION_ROLLBACK): State.ROLLED_BACK,
-}
-SEARCH_COUNT: Final = 32
-TIME_MAX: Final = (1 << 63) - 1
 
 
 class TransactionHandlers:
@@ -49,6 +44,7 @@ class TransactionHandlers:
         reader: InnerReader,
         durability: Durability,
         transactions: Transactions,
+        ends: Ends,
         clock: Clock,
     ) -> None:
         self._is_slave = config.broker_role == SLAVE
@@ -57,11 +53,11 @@ class TransactionHandlers:
         self._reader = reader
         self._durability = durability
         self._transactions = transactions
+        self._ends = ends
         self._clock = clock
-        self._last_end = 0  # of the log, behind the last verdict
 
     @handles(EndTransaction)
-    def end(self, request: EndTransaction, call: Call) -> Later:
+    def end(self, request: EndTransaction, call: Call) -> Later | Coroutine[object, object, None]:
         if self._is_slave:
             raise RequestRefused("SLAVE_NOT_AVAILABLE", "A slave ends no transactions: ask its master")
         if request.commit_or_rollback == UNKNOWN:
@@ -76,18 +72,21 @@ class TransactionHandlers:
         if not request.from_transaction_check:
             self._refuse_late(record, found.get(properties.CHECK_IMMUNITY_TIME_IN_SECONDS))
         half = self._checked(record, found, request)
-        window = self._transactions.window
-        before = window.state_of(half.root)
-        if before is State.OPEN:
-            end = self._transactions.commit if verdict is State.COMMITTED else self._transactions.roll_back
-            self._last_end = end(half)
-        elif before is not verdict:
+        ended = self._ends.end(half, verdict)
+        if ended is Ended.NOBODY_KNOWS:
+            return self._end_again(half, verdict, call)
+        self._answer(ended, half, call)
+        return LATER
+
+    async def _end_again(self, half: Half, verdict: State, call: Call) -> None:
+        self._answer(await self._ends.tell(half, verdict), half, call)
+
+    def _answer(self, ended: Ended, half: Half, call: Call) -> None:
+        if ended is not Ended.AS_ASKED:
+            before = self._transactions.window.state_of(half.root)
             how = before.name.lower().replace("_", " ") if before < State.ENDED else "ended"
             raise RequestRefused("ILLEGAL_OPERATION", f"The transaction is {how} already; nothing was changed")
-        elif verdict is State.ROLLED_BACK:  # it may have failed before, halfway
-            self._last_end = max(self._last_end, self._transactions.written_down())
-        self._reply_when_safe(self._last_end, call)
-        return LATER
+        self._reply_when_safe(self._ends.safe_offset, call)
 
     def _refuse_late(self, record: Record, text: str | None) -> None:
         """A producer that asked for immunity has that long to end by itself; then it must wait to be asked."""
@@ -121,7 +120,7 @@ class TransactionHandlers:
     @handles(ResumeCheckHalfMessage)
     async def resume(self, request: ResumeCheckHalfMessage, call: Call) -> Later:
         half = self._given_up(request.msg_id or "")
-        if await self._was_delivered(half):
+        if await self._ends.was_its_like_delivered(half):
             raise RequestRefused("SYSTEM_ERROR", "The transaction was committed: it cannot be checked again")
         half = self._given_up(request.msg_id or "")  # again: time has passed
         if self._transactions.window.state_of(half.root) in (State.COMMITTED, State.ROLLED_BACK):
@@ -147,20 +146,3 @@ class TransactionHandlers:
                 "SYSTEM_ERROR", f"{msg_id} is neither a half message nor one of {names.CHECK_MAX_TIME_TOPIC}"
             )
         return half
-
-    async def _was_delivered(self, half: Half) -> bool:
-        """Ask the index whether the transaction's message is in its topic: more is not remembered for so long."""
-        uniq_key = half.properties.get(properties.UNIQ_KEY)
-        if not uniq_key:
-            return False
-        self._store.settle_index()
-        found = await asyncio.to_thread(self._store.search, half.real_topic, uniq_key, SEARCH_COUNT, 0, TIME_MAX)
-        for at, size in self._store.places(found):
-            record = decode_record(self._store.slices([(at, size)])[0])
-            if (
-                record.sys_flag & TRANSACTION_MASK == MessageFlag.TRANSACTION_COMMIT
-                and record.properties.get(properties.UNIQ_KEY) == uniq_key
-                and record.body_crc == half.record.body_crc
-            ):
-                return True
-        return False

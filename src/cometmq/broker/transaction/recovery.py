@@ -95,7 +95,7 @@ def _walk(store: Store, start: int, transactions: Transactions) -> None:
         prepared_offset = HEADS[sys_flag & 0x30].unpack_from(view, 0)[_PREPARED_OFFSET]
         committed = sys_flag & TRANSACTION_MASK == MessageFlag.TRANSACTION_COMMIT
         if committed or prepared_offset > 0:
-            half = _made_from(store, decode_record(view), prepared_offset)
+            half = made_from(store, decode_record(view), prepared_offset)
             if half is not None and window.state_of(half.root) is State.OPEN:
                 latest = window.latest_of(half.root)
                 window.close(latest, State.COMMITTED if committed else State.DISCARDED)
@@ -103,7 +103,7 @@ def _walk(store: Store, start: int, transactions: Transactions) -> None:
         at += len(view)
 
 
-def _made_from(store: Store, record: Record, prepared_offset: int) -> Half | None:
+def made_from(store: Store, record: Record, prepared_offset: int) -> Half | None:
     """The half message that a record was made from, if it was; a producer may have sent any flag."""
     if not 0 <= prepared_offset < record.physical_offset:
         return None
