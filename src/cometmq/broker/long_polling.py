@@ -9,12 +9,10 @@ Mirrors: PullRequestHoldService.
 
 from __future__ import annotations
 
-import asyncio
-import heapq
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from cometmq.broker.deadlines import Deadlines
 from cometmq.net.routes import Call
 
 PARKED_MAX: Final = 100_000
@@ -26,12 +24,11 @@ QueueKey = tuple[str, int]
 class ParkedPull:
     """One waiting pull. `offset` is the first one it has not looked at."""
 
-    __slots__ = ("call", "context", "deadline", "key", "offset")
+    __slots__ = ("call", "context", "key", "offset")
 
-    def __init__(self, key: QueueKey, offset: int, deadline: float, call: Call, context: Any) -> None:
+    def __init__(self, key: QueueKey, offset: int, call: Call, context: Any) -> None:
         self.key = key
         self.offset = offset
-        self.deadline = deadline
         self.call = call
         self.context = context
 
@@ -46,11 +43,7 @@ class LongPolling:
     def __init__(self, wake: Callable[[ParkedPull, bool], bool]) -> None:
         self._wake = wake
         self._parked: dict[QueueKey, dict[ParkedPull, None]] = {}  # in the order in which they came
-        self._deadlines: list[tuple[float, int, ParkedPull]] = []
-        self._order = itertools.count()
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0  # kept here: uvloop's handle of a time that has passed cannot say it
+        self._deadlines = Deadlines(self._expire)
         self._count = 0
         self._forget_at = FORGET_STEP
 
@@ -65,17 +58,15 @@ class LongPolling:
         if self._count >= PARKED_MAX:
             return False
         call.command.body = b""  # a view, even an empty one, would hold a whole receive buffer
-        pull = ParkedPull(key, offset, self._loop.time() + timeout_s, call, context)
+        pull = ParkedPull(key, offset, call, context)
         self._parked.setdefault(key, {})[pull] = None
-        heapq.heappush(self._deadlines, (pull.deadline, next(self._order), pull))
         self._count += 1
-        self._arm()
+        self._deadlines.add(timeout_s, pull)
         return True
 
     def _forget_gone(self) -> None:
         """Let go of those that were answered early or whose connection is closed; their deadlines may be far."""
-        self._deadlines = [entry for entry in self._deadlines if _is_waited_for(entry[2])]
-        heapq.heapify(self._deadlines)
+        self._deadlines.keep(_is_waited_for)
         waiting = {key: dict.fromkeys(filter(_is_waited_for, pulls)) for key, pulls in self._parked.items()}
         self._parked = {key: pulls for key, pulls in waiting.items() if pulls}
         self._count = sum(map(len, self._parked.values()))
@@ -130,25 +121,10 @@ class LongPolling:
             for pull in pulls:
                 self._wake(pull, True)
 
-    def _arm(self) -> None:
-        if self._deadlines and (self._timer is None or self._timer_at > self._deadlines[0][0]):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_at = self._deadlines[0][0]
-            self._timer = self._loop.call_at(self._timer_at, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        while self._deadlines and self._deadlines[0][0] <= now + 0.001:
-            pull = heapq.heappop(self._deadlines)[2]
-            if pull.call.answered or not self._unpark(pull):
-                continue
-            if pull.call.channel.is_open:
-                self._wake(pull, True)
-        self._arm()
+    def _expire(self, pull: ParkedPull) -> None:
+        if not pull.call.answered and self._unpark(pull) and pull.call.channel.is_open:
+            self._wake(pull, True)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.close()
         self.wake_all()

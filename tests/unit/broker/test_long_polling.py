@@ -72,7 +72,7 @@ def cpu_s_of_expiry(count: int) -> float:
         for _ in range(count):
             polling.park(QUEUE, 0, 0.0, Call(one.channel, one.command), None)
         began = time.process_time()
-        polling._expire()
+        polling._deadlines._ring()
         took = time.process_time() - began
         assert (len(woken), polling.count) == (count, 0)
         polling.close()

@@ -11,19 +11,18 @@ Mirrors: PopLongPollingService.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, Final
 
+from cometmq.broker.deadlines import Deadlines
 from cometmq.broker.pop.retry_topic import pop_retry_topic
 from cometmq.clock import Clock
 from cometmq.net.routes import Call
 
 ANY_QUEUE: Final = -1
 EARLY_MS: Final = 50  # a request is answered so long before its client gives up
-TIMER_S_MAX: Final = 3_600.0
 SWEEP_PAUSE_S: Final = 1.0
 FORGET_STEP: Final = 1_000
 
@@ -69,13 +68,11 @@ class PopLongPolling:
         self._parked: dict[PollingKey, dict[int, Parked]] = {}
         self._groups: dict[str, dict[str, int]] = {}  # topic → group → keys that wait
         self._origins: dict[str, tuple[str, str]] = {}  # retry topic → topic and group that wait
-        self._deadlines: list[tuple[float, int, PollingKey]] = []
+        self._deadlines = Deadlines(self._expire)
         self._order = itertools.count()
         self._count = 0
         self._swept_at = 0.0
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0  # kept here: uvloop's handle of a time that has passed cannot say it
         self._closed = False
 
     def __len__(self) -> int:
@@ -105,10 +102,9 @@ class PopLongPolling:
         number = next(self._order)
         waiting[number] = Parked(key, call, request)
         self._count += 1
-        heapq.heappush(self._deadlines, (self._loop.time() + (left_ms + 1) / 1000, number, key))
+        self._deadlines.add((left_ms + 1) / 1000, (number, key))
         if len(self._deadlines) > 2 * self._count + FORGET_STEP:
-            self._forget_answered()
-        self._arm()
+            self._deadlines.keep(self._is_parked)
         return Polling.PARKED
 
     def _watch(self, key: PollingKey) -> None:
@@ -181,29 +177,16 @@ class PopLongPolling:
 
     # --- deadlines
 
-    def _arm(self) -> None:
-        if self._deadlines and (self._timer is None or self._timer_at > self._deadlines[0][0]):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_at = min(self._deadlines[0][0], self._loop.time() + TIMER_S_MAX)
-            self._timer = self._loop.call_at(self._timer_at, self._expire)
+    def _expire(self, entry: tuple[int, PollingKey]) -> None:
+        if self._is_parked(entry):
+            number, key = entry
+            parked = self._take(key, number)
+            if parked.call.channel.is_open:
+                self._run(parked)
 
-    def _expire(self) -> None:
-        self._timer = None
-        now = self._loop.time()
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now + 0.001:
-            _, number, key = heapq.heappop(deadlines)
-            if number in self._parked.get(key, ()):
-                parked = self._take(key, number)
-                if parked.call.channel.is_open:
-                    self._run(parked)
-        self._arm()
-
-    def _forget_answered(self) -> None:
-        parked = self._parked
-        self._deadlines = [entry for entry in self._deadlines if entry[1] in parked.get(entry[2], ())]
-        heapq.heapify(self._deadlines)
+    def _is_parked(self, entry: tuple[int, PollingKey]) -> bool:
+        number, key = entry
+        return number in self._parked.get(key, ())
 
     def _sweep(self) -> bool:
         """Let go of those whose connection is closed; says whether that made room."""
@@ -219,14 +202,13 @@ class PopLongPolling:
         ]
         for key, number in gone:
             self._take(key, number)
-        self._forget_answered()
+        self._deadlines.keep(self._is_parked)
         return bool(gone)
 
     def close(self) -> None:
         """Answer everyone; nobody waits any more."""
         self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.close()
         for key, waiting in list(self._parked.items()):
             for number in list(waiting):
                 self._run(self._take(key, number))
