@@ -5,6 +5,7 @@ endif
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+COMPILED := $(wildcard src/cometmq/*.pyx src/cometmq/*/*.pxi)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check unit interop differential bench format clean
@@ -43,9 +44,9 @@ format: $(VENV)/.dev ## format the sources and sort the imports
 	$(BIN)/ruff check -q --fix .
 
 clean: ## remove what was built; ./data stays
-	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist src/*.egg-info src/cometmq/*.so .mypy_cache .ruff_cache .pytest_cache
 
-$(VENV)/.runtime: pyproject.toml
+$(VENV)/.runtime: pyproject.toml setup.py $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "CometMQ needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
 	@test -x $(BIN)/python || { echo "making $(VENV) …"; $(PYTHON) -m venv $(VENV); }

@@ -1,7 +1,7 @@
 """Arrow record batches from the bytes of pull answers and log segments.
 
 A `RecordColumns` is fed until `size` says it is worth a batch; then `batch` lays Arrow arrays over what the walk
-gathered, without a copy. Which twin walks is chosen in `cometmq.compiled`.
+gathered, without a copy. Which twin walks is chosen in `twins`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pyarrow
 
-from cometmq.client.compression import decompress
 from cometmq.columns.layout import TYPES, schema
-from cometmq.columns.walk import OFFSET_MAX, Buffers, Stop, Walk
+from cometmq.columns.twins import Walks, make_walk
+from cometmq.columns.walk import LONG_MAX, LONG_MIN, Buffers, Stop
 from cometmq.errors import CorruptRecord, InvalidArgument
 from cometmq.wire.record import Buffer, decode_record
 
@@ -23,12 +23,12 @@ BATCH_SIZE: Final = 8 << 20  # bytes gathered that are worth a batch
 class RecordColumns:
     """Whole records in, record batches out."""
 
-    def __init__(self, columns: Sequence[str], broker: str, walk: Walk | None = None) -> None:
+    def __init__(self, columns: Sequence[str], broker: str, walk: Walks | None = None) -> None:
         """Batches have these columns in this order. `broker` is what the records themselves do not tell."""
         self.schema = schema(columns)
         self._columns = tuple(columns)
         self._broker = broker
-        self.walk = Walk(columns, decompress) if walk is None else walk
+        self.walk = make_walk(columns) if walk is None else walk
 
     @property
     def rows(self) -> int:
@@ -45,12 +45,12 @@ class RecordColumns:
 
         Bytes that are no record raise `CorruptRecord`; what stood before them has been added.
         """
-        start = 0 if start_offset is None else start_offset
-        end = OFFSET_MAX if end_offset is None else end_offset
+        start = LONG_MIN if start_offset is None else start_offset
+        end = LONG_MAX if end_offset is None else end_offset
         count, at, reason = self.walk.add(data, 0, len(data), -1, start, end)
         if reason == Stop.FULL:
             raise InvalidArgument("a record batch holds 2 GiB at most: take it with batch() before adding more")
-        if reason is not Stop.REACHED:
+        if reason != Stop.REACHED:
             decode_record(data, at)  # which says what is wrong with it
             raise CorruptRecord("", at, "not a sound record")
         return count

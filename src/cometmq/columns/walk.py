@@ -34,10 +34,11 @@ from cometmq.wire.record import BLANK_SIZE, HEADS, MAGIC_BLANK, MAGIC_V1, MAGIC_
 COLUMN_SIZE_MAX: Final = (1 << 31) - 1
 TIME_MIN_MS: Final = -62_135_596_800_000  # year 1
 TIME_MAX_MS: Final = 253_402_300_799_999  # year 9999
-OFFSET_MAX: Final = (1 << 63) - 1
+LONG_MIN: Final = -(1 << 63)
+LONG_MAX: Final = (1 << 63) - 1  # as the end of a range: no end
 
 Buffers = tuple["Buffer | array[int] | None", ...]
-Unpack = Callable[[bytes, int], bytes]
+Unpack = Callable[[bytes, int, bytes, int, int], bytes]  # a packed body; sysFlag, topic, queue and offset of its record
 
 
 class Stop(IntEnum):
@@ -58,11 +59,11 @@ class Walk:
         unpack: Unpack,
         *,
         topics: frozenset[bytes] | None = None,
-        from_ms: int = TIME_MIN_MS,
-        until_ms: int = OFFSET_MAX,
+        from_ms: int = LONG_MIN,
+        until_ms: int = LONG_MAX,
         check_crc: bool = False,
     ) -> None:
-        """Only records of `topics` stored in [from_ms, until_ms) become rows; `unpack` takes a packed body, sysFlag."""
+        """Only records of `topics` stored in [from_ms, until_ms) become rows."""
         self._unpack = unpack
         self._topics = topics
         self._from_ms = from_ms
@@ -87,17 +88,18 @@ class Walk:
         self,
         data: Buffer,
         at: int = 0,
-        stop: int | None = None,
+        stop: int = -1,
         base: int = -1,
-        start_offset: int = 0,
-        end_offset: int = OFFSET_MAX,
-    ) -> tuple[int, int, Stop]:
-        """Walk the records that begin in [at, stop); returns where it stopped, how many rows came, and why."""
+        start_offset: int = LONG_MIN,
+        end_offset: int = LONG_MAX,
+    ) -> tuple[int, int, int]:
+        """Walk the records that begin in [at, stop); returns how many rows came, where it stopped, and why."""
         view = memoryview(data)
         size = len(view)
-        stop = size if stop is None else stop
+        stop = size if stop < 0 else min(stop, size)
         rows_before = self.rows
         reason = Stop.REACHED
+        from_ms, until_ms = self._from_ms, self._until_ms
         unpack_from, head_size = _V4.unpack_from, _V4.size
         while at < stop:
             reason = Stop.NO_RECORD
@@ -151,7 +153,8 @@ class Walk:
                 )
             ):
                 break
-            if start_offset <= fields[5] < end_offset and self._from_ms <= fields[10] < self._until_ms:
+            is_in_range = start_offset <= fields[5] and (fields[5] < end_offset or end_offset == LONG_MAX)
+            if is_in_range and from_ms <= fields[10] and (fields[10] < until_ms or until_ms == LONG_MAX):
                 topic = bytes(view[topic_at : topic_at + topic_size])
                 if self._topics is None or topic in self._topics:
                     body = view[body_at : body_at + body_size]
@@ -165,7 +168,7 @@ class Walk:
     def _row(self, fields: tuple[int, ...], topic: bytes, body: Buffer, property_data: bytes) -> bool:
         """Add one row; False if its columns would become too large."""
         if "body" in self._wanted and fields[7] & 1:
-            body = self._unpack(bytes(body), fields[7])
+            body = self._unpack(bytes(body), fields[7], topic, fields[3], fields[5])
         size = len(body) if "body" in self._wanted else 0
         size += _ROW_SIZE + len(topic) + len(property_data)
         if self.size + size > COLUMN_SIZE_MAX and self.rows:
