@@ -185,6 +185,13 @@ ENTRIES: Final = (
         when=lambda one: one.java_answer["body"][int(one.where.split(".")[1])]["topic"] in _WAITING_TOPICS,
     ),
     Entry(
+        title="Where a master serves its slaves",
+        kind="mask",
+        why="Two servers have two addresses.",
+        where="ext.master*ddress",
+        codes=frozenset({906}),
+    ),
+    Entry(
         title="How many checkpoints of pop wait",
         kind="mask",
         why="Two servers write them at two times.",

@@ -16,8 +16,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from cometmq.broker import assignment, delay, locks, pop, reply, retry, timer, transaction
+from cometmq.broker import acting, assignment, delay, locks, pop, reply, retry, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
+from cometmq.broker.acting.group import BrokerGroup
+from cometmq.broker.acting.reading_place import ReadingPlace
 from cometmq.broker.admission import Admission
 from cometmq.broker.batch_intake import BatchIntake
 from cometmq.broker.beginnings import Beginnings
@@ -77,6 +79,7 @@ CAPABILITIES: tuple[Callable[[Core], None], ...] = (
     delay.install,
     retry.install,
     pop.install,
+    acting.install,
 )
 
 FAST_PORT_SHIFT = -2
@@ -160,6 +163,7 @@ class Broker:
         durability = Durability(store, acknowledgements, before_answers=topics.persist, on_arrivals=arrivals)
         closing.push_async_callback(durability.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
+        group = BrokerGroup(config.broker_id, self.address, ha_address, config.enable_slave_acting_master)
         core = Core(
             config,
             self._clock,
@@ -178,6 +182,7 @@ class Broker:
             routes,
             arrivals,
             closing,
+            group,
             role=Role(config.broker_role),
             saved=saved,
         )
@@ -197,8 +202,12 @@ class Broker:
             acknowledgements.fixed_fields,
         )
         broadcasts = BroadcastOffsets(config, members, offsets, Beginnings(store).first_offset, self._clock)
-        pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store)
+        place = ReadingPlace(
+            config, group, is_slave=core.role.is_slave, checks_offsets=store_config.offset_check_in_slave
+        )
+        pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store, place)
         closing.callback(pull.close)
+        group.on_change.append(lambda change: pull.long_polling.wake_all() if change.master_is_back else None)
         arrivals.listeners.append(pull.long_polling.arrived)
         routes.add(
             send,

@@ -125,6 +125,16 @@ class BrokerConfig:
     use_message_filter_for_notification: bool = True
     max_message_filter_num_for_notification: int = 64
 
+    # a group of brokers whose master is gone
+    enable_slave_acting_master: bool = False
+    enable_remote_escape: bool = False
+    skip_pre_online: bool = False
+    lock_in_strict_mode: bool = False
+    broker_heartbeat_interval: int = 1_000
+    send_heartbeat_timeout_millis: int = 1_000
+    sync_broker_member_group_period: int = 1_000
+    broker_not_active_timeout_millis: int = 10_000
+
     # consumer offsets
     flush_consumer_offset_interval: int = 5_000
     consumer_offset_update_version_step: int = 500

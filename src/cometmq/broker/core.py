@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from cometmq.broker.acting.group import BrokerGroup
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.groups import Groups
@@ -71,6 +72,7 @@ class Core:
     routes: Routes
     arrivals: Arrivals
     closing: AsyncExitStack
+    group: BrokerGroup
     jobs: list[Job] = field(default_factory=list)
     role: Role = field(default_factory=Role)
     saved: list[Saved] = field(default_factory=list)  # written every flushConsumerOffsetInterval, and at the end

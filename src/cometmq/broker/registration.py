@@ -83,6 +83,10 @@ class Registration:
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self._ha_address,
             broker_id=config.broker_id,
+            heartbeat_timeout_millis=config.broker_not_active_timeout_millis
+            if config.enable_slave_acting_master
+            else None,
+            enable_acting_master=config.enable_slave_acting_master,
             compressed=config.compressed_register,
             body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
         )

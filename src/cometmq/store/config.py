@@ -60,6 +60,7 @@ class StoreConfig:
     max_filter_message_size: int = 16_000
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
+    offset_check_in_slave: bool = False
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     flush_delay_offset_interval: int = 10_000
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+from cometmq.broker.acting.reading_place import ReadingPlace
 from cometmq.broker.broadcast_offsets import BroadcastOffsets, Puller
 from cometmq.broker.cold_search import ColdSearch
-from cometmq.broker.config import MASTER_ID, BrokerConfig
+from cometmq.broker.config import BrokerConfig
 from cometmq.broker.filters import Filters
 from cometmq.broker.groups import SYSTEM_GROUPS, Groups
 from cometmq.broker.long_polling import LongPolling, ParkedPull
@@ -97,6 +98,7 @@ class Pull:
         broadcasts: BroadcastOffsets,
         filters: Filters,
         store: Store,
+        place: ReadingPlace,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -106,6 +108,7 @@ class Pull:
         self._broadcasts = broadcasts
         self._filters = filters
         self._store = store
+        self._place = place
         self._readers = ThreadPoolExecutor(COLD_READERS, "cometmq-cold-read")
         self._cold_search = ColdSearch(store, self._readers)
         self.long_polling = LongPolling(self._wake)
@@ -156,7 +159,7 @@ class Pull:
             return False
         units, next_offset, low, high = found
         group = context.group
-        suggested = group.broker_id if self._config.slave_read_enable else MASTER_ID
+        suggested = self._place.suggest(group)
         head = _FOUND_REPLY.fill(
             command.opaque, suggested, next_offset, low, high, context.topic.sys_flag, group.group_sys_flag
         )
@@ -181,6 +184,7 @@ class Pull:
         code = _CODES[result.status]
         if result.status in _NOTHING_STORED and request.queue_offset != 0:
             code = _OFFSET_MOVED
+        code = self._place.code(code, is_far_behind=result.suggest_slave)
         if context.broadcaster is not None:
             offset = result.next_offset if code == _OFFSET_MOVED else request.queue_offset
             self._broadcasts.pulled(request, context.broadcaster, offset)
@@ -226,12 +230,8 @@ class Pull:
     def _answer(
         self, context: PullContext, call: Call, result: ReadResult, code: int, pieces: list[bytes] | None
     ) -> None:
-        suggested = MASTER_ID
-        if self._config.slave_read_enable:
-            group = context.group
-            suggested = group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
         header = PullMessageReply(
-            suggest_which_broker_id=suggested,
+            suggest_which_broker_id=self._place.suggest(context.group, is_far_behind=result.suggest_slave),
             next_begin_offset=result.next_offset,
             min_offset=result.min_offset,
             max_offset=result.max_offset,
@@ -255,7 +255,7 @@ class Pull:
     ) -> None:
         """Tell a client whose group was moved where to go on."""
         header = PullMessageReply(
-            suggest_which_broker_id=context.group.broker_id if self._config.slave_read_enable else MASTER_ID,
+            suggest_which_broker_id=self._place.suggest(context.group),
             next_begin_offset=offset,
             min_offset=min_offset,
             max_offset=max_offset,
@@ -288,6 +288,7 @@ class Pull:
 
     def _check(self, request: PullMessage, call: Call) -> PullContext:
         config = self._config
+        self._place.check()
         if not config.broker_permission & _READ:
             raise _forbidden(Forbidden.BROKER, f"the broker[{config.broker_ip1}] pulling message is forbidden")
         if isinstance(request, LitePullMessage) and not config.lite_pull_message_enable:

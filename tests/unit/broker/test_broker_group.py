@@ -1,0 +1,101 @@
+"""Who is first among the brokers of one name, and whom a reader is told to ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from cometmq.broker.acting.group import BrokerGroup, Change
+from cometmq.broker.acting.reading_place import ReadingPlace
+from cometmq.broker.config import BrokerConfig
+from cometmq.errors import RequestRefused
+from cometmq.model.group import GroupConfig
+from cometmq.wire.codes import ResponseCode
+
+MASTER, SLAVE = "10.0.0.1:1", "10.0.0.2:1"
+NOT_FOUND, MOVED, AGAIN = (
+    int(ResponseCode[name]) for name in ("PULL_NOT_FOUND", "PULL_OFFSET_MOVED", "PULL_RETRY_IMMEDIATELY")
+)
+
+
+def slave(*, may_act: bool = True) -> tuple[BrokerGroup, list[Change]]:
+    changes: list[Change] = []
+    group = BrokerGroup(1, SLAVE, "10.0.0.2:2", may_act)
+    group.on_change.append(changes.append)
+    return group, changes
+
+
+def test_a_slave_is_first_while_the_master_is_gone() -> None:
+    group, changes = slave()
+    group.listed({0: MASTER, 1: SLAVE})
+    assert not changes and not group.is_first and group.master_is_there
+    group.min_addr = MASTER
+    group.listed({1: SLAVE})
+    assert group.is_first and not group.master_is_there
+    group.listed({1: SLAVE})
+    group.listed({0: MASTER, 1: SLAVE})
+    assert not group.is_first
+    assert changes == [Change(1, SLAVE, offline_addr=MASTER), Change(0, MASTER)]
+    assert [change.master_is_back for change in changes] == [False, True]
+
+
+def test_an_empty_list_is_no_news() -> None:
+    group, changes = slave()
+    group.listed({})
+    assert not changes and group.alive == 1
+
+
+def test_one_that_may_not_act_never_is_first() -> None:
+    group, changes = slave(may_act=False)
+    group.listed({1: SLAVE})
+    group.told(Change(1, SLAVE))
+    assert not changes and not group.is_first
+    group.link_is_up = lambda: False
+    assert not group.master_is_there
+
+
+def test_a_master_hears_of_nobody_before_it() -> None:
+    group = BrokerGroup(0, MASTER, "10.0.0.1:2", True)
+    group.told(Change(1, SLAVE))
+    assert group.is_first and group.master_is_there
+    group.listed({0: MASTER, 1: SLAVE, 2: "10.0.0.3:1"})
+    assert (group.alive, group.others) == (3, [SLAVE, "10.0.0.3:1"])
+
+
+def place(group: BrokerGroup, *, read: bool = True, checks: bool = False) -> ReadingPlace:
+    is_slave = group.own_id != 0
+    return ReadingPlace(BrokerConfig(slave_read_enable=read), group, is_slave=is_slave, checks_offsets=checks)
+
+
+def test_a_master_suggests_the_slave_to_who_is_far_behind() -> None:
+    group = GroupConfig("g", which_broker_when_consume_slowly=2)
+    master = BrokerGroup(0, MASTER, "")
+    assert place(master).suggest(group) == 0
+    assert place(master).suggest(group, is_far_behind=True) == 2
+    assert place(master, read=False).suggest(group, is_far_behind=True) == 0
+    assert place(master).suggest(GroupConfig("g", broker_id=1)) == 1
+
+
+def test_a_slave_sends_readers_to_its_master() -> None:
+    group, _ = slave()
+    here = place(group)
+    assert here.suggest(GroupConfig("g", broker_id=1)) == 0
+    assert here.suggest(GroupConfig("g"), is_far_behind=True) == 1
+    assert (here.code(0), here.code(NOT_FOUND), here.code(MOVED)) == (0, AGAIN, AGAIN)
+
+
+@pytest.mark.parametrize("may_act", [True, False])
+def test_a_slave_that_is_alone_lets_them_wait(may_act: bool) -> None:
+    group, _ = slave(may_act=may_act)
+    group.link_is_up = lambda: False
+    group.told(Change(1, SLAVE))
+    here = place(group, read=False)
+    here.check()
+    assert (here.code(0), here.code(NOT_FOUND), here.code(MOVED)) == (0, NOT_FOUND, NOT_FOUND)
+    assert place(group, checks=True).code(MOVED) == MOVED
+
+
+def test_a_slave_serves_nobody_unless_it_may() -> None:
+    group, _ = slave()
+    with pytest.raises(RequestRefused):
+        place(group, read=False).check()
+    place(group).check()
