@@ -25,6 +25,7 @@
         ├── SendFailed              a message that was not acknowledged: topic, broker, what to do
         ├── SendsFailed             some of many
         ├── RequestTimedOut         the message was sent, but nobody replied
+        ├── OffsetsLost             messages that were to be read are gone from the broker
         └── ServerTooOld            the broker's version lacks what was asked for
 
 `response` names the answer that a server gives (a member of `wire.codes.ResponseCode`; names, because
@@ -199,6 +200,21 @@ class SendsFailed(ClientError):
         )
         self.failures = failures
         self.sent = sent
+
+
+class OffsetsLost(ClientError):
+    """Messages between two offsets of a queue that should be read and are not there (any more)."""
+
+    def __init__(self, topic: str, broker: str, queue: int, start: int, end: int, why: str) -> None:
+        super().__init__(
+            f"messages were lost: offsets {start} to {end} of queue {queue} of {topic} on {broker} cannot be read; "
+            f"{why}. They have expired, or the topic was made anew. To go on without them, set failOnDataLoss=false"
+        )
+        self.topic = topic
+        self.broker = broker
+        self.queue = queue
+        self.start = start
+        self.end = end
 
 
 class RequestTimedOut(ClientError):
