@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from .comet import CometBroker, CometNamesrv
+from .jars import VERSION
 from .java import JavaBroker, JavaNamesrv
 from .process import BrokerProcess, ServerProcess
 
@@ -25,12 +26,19 @@ class Cluster:
         namesrvs: int = 1,
         flush: str = "ASYNC_FLUSH",
         conf: Mapping[str, object] | None = None,
+        version: str = VERSION,
     ) -> None:
-        make_namesrv = JavaNamesrv if kind == "java" else CometNamesrv
-        make_broker = JavaBroker if kind == "java" else CometBroker
+        """`version` is that of the original."""
         self.kind = kind
-        self.namesrvs: list[ServerProcess] = [make_namesrv(directory / f"namesrv-{n}") for n in range(namesrvs)]
-        self.broker: BrokerProcess = make_broker(directory / "broker", self.addrs(), flush=flush, conf=conf)
+        folders = [directory / f"namesrv-{n}" for n in range(namesrvs)]
+        self.namesrvs: list[ServerProcess]
+        self.broker: BrokerProcess
+        if kind == "java":
+            self.namesrvs = [JavaNamesrv(folder, version=version) for folder in folders]
+            self.broker = JavaBroker(directory / "broker", self.addrs(), flush=flush, conf=conf, version=version)
+        else:
+            self.namesrvs = [CometNamesrv(folder) for folder in folders]
+            self.broker = CometBroker(directory / "broker", self.addrs(), flush=flush, conf=conf)
         self._running = ExitStack()
 
     def addrs(self) -> Sequence[str]:

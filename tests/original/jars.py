@@ -1,4 +1,8 @@
-"""The jars of Apache RocketMQ 5.5.0 and what they depend on, fetched once by Maven from coordinates in pom.xml."""
+"""The jars of Apache RocketMQ and what they depend on, fetched once by Maven from coordinates in pom.xml.
+
+5.5.0 is the original that everything is measured by. OLDER_VERSION is there for clients to be tried on: the last of the
+4.9 line whose broker is in Maven Central, which has of 4.9.8 the client and the tools alone.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from .tools import require
 
 POM = Path(__file__).with_name("pom.xml")
 VERSION = "5.5.0"
+OLDER_VERSION = "4.9.7"
 
 # The original reaches into the JDK; newer Javas must be told to let it.
 MODULE_FLAGS = (
@@ -30,16 +35,15 @@ def copy_dependencies(pom: Path, into: Path, *arguments: str) -> None:
     )  # fmt: skip
 
 
-def original_jars() -> Path:
+def original_jars(version: str = VERSION) -> Path:
     """The folder with the original's jars; downloads them (about 95 MB) where they are absent."""
     require("java")
-    entry = f"rocketmq-{VERSION}"
 
     def download(folder: Path) -> None:
         require("mvn")
-        copy_dependencies(POM, folder)
+        copy_dependencies(POM, folder, f"-Drocketmq.version={version}")
 
-    return once(entry, f"Downloading Apache RocketMQ {VERSION} and its dependencies (about 95 MB)", download)
+    return once(f"rocketmq-{version}", f"Downloading Apache RocketMQ {version} and its dependencies", download)
 
 
 def class_path(*folders: Path) -> str:

@@ -1,4 +1,4 @@
-"""Apache RocketMQ 5.5.0's NameServer and broker as processes.
+"""Apache RocketMQ's NameServer and broker as processes: 5.5.0, unless an older version is asked for.
 
 Each has its folder as ROCKETMQ_HOME and user.home, so nothing is read from or written to anywhere else.
 Mirrors: the upstream `mqnamesrv` and `mqbroker` scripts, less their heap sizes.
@@ -10,12 +10,20 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .jars import MODULE_FLAGS, class_path, original_jars
+from .jars import MODULE_FLAGS, VERSION, class_path, original_jars
 from .ports import free_broker_port, free_port
 from .process import HOST, BrokerProcess, ServerProcess, write_properties
 
 # Small and quick to start; wrong for measuring speed, so benchmarks pass flags of their own.
 COMPACT_JVM = ("-Xms128m", "-Xmx512m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+LOGBACK = """<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %p %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
 
 
 class JavaNamesrv(ServerProcess):
@@ -30,17 +38,20 @@ class JavaNamesrv(ServerProcess):
         port: int = 0,
         conf: Mapping[str, object] | None = None,
         jvm: Sequence[str] = COMPACT_JVM,
+        version: str = VERSION,
     ) -> None:
         super().__init__(directory, port or free_port())
         self.jvm = jvm
+        self.version = version
         settings = {"listenPort": self.port, "bindAddress": HOST, **(conf or {})}
         self.conf = write_properties(self.dir / "namesrv.conf", settings)
 
     def command(self) -> list[str]:
-        return java_command(self.dir, self.jvm, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(self.conf))
+        startup = "org.apache.rocketmq.namesrv.NamesrvStartup"
+        return java_command(self.dir, self.jvm, startup, "-c", str(self.conf), version=self.version)
 
     def environment(self) -> dict[str, str]:
-        return java_environment(self.dir)
+        return java_environment(self.dir, self.version)
 
 
 class JavaBroker(BrokerProcess):
@@ -58,24 +69,33 @@ class JavaBroker(BrokerProcess):
         name: str = "broker-a",
         store: Path | None = None,
         jvm: Sequence[str] = COMPACT_JVM,
+        version: str = VERSION,
     ) -> None:
         super().__init__(directory, port or free_broker_port(), store)
         self.jvm = jvm
+        self.version = version
         self.conf = self.write_conf(list(namesrv), flush, name, conf or {})
 
     def command(self) -> list[str]:
-        return java_command(self.dir, self.jvm, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(self.conf))
+        startup = "org.apache.rocketmq.broker.BrokerStartup"
+        return java_command(self.dir, self.jvm, startup, "-c", str(self.conf), version=self.version)
 
     def environment(self) -> dict[str, str]:
-        return java_environment(self.dir)
+        return java_environment(self.dir, self.version)
 
 
-def java_command(directory: Path, jvm: Sequence[str], main_class: str, *arguments: str) -> list[str]:
+def java_command(
+    directory: Path, jvm: Sequence[str], main_class: str, *arguments: str, version: str = VERSION
+) -> list[str]:
     """The command line of one of the original's main classes; also good for its `mqadmin`."""
-    return ["java", *jvm, *MODULE_FLAGS, f"-Duser.home={directory}", "-cp", class_path(original_jars()), main_class,
-            *arguments]  # fmt: skip
+    return ["java", *jvm, *MODULE_FLAGS, f"-Duser.home={directory}", "-cp", class_path(original_jars(version)),
+            main_class, *arguments]  # fmt: skip
 
 
-def java_environment(directory: Path) -> dict[str, str]:
-    (directory / "conf").mkdir(parents=True, exist_ok=True)  # the original wants the folder, not what is in it
+def java_environment(directory: Path, version: str = VERSION) -> dict[str, str]:
+    conf = directory / "conf"
+    conf.mkdir(parents=True, exist_ok=True)  # the original wants the folder, not what is in it
+    if version.startswith("4."):  # which does not start without these
+        for name in ("namesrv", "broker"):
+            (conf / f"logback_{name}.xml").write_text(LOGBACK)
     return {**os.environ, "ROCKETMQ_HOME": str(directory)}

@@ -1,4 +1,7 @@
-"""The SDK's suite runs twice: against CometMQ in this process, and against Apache RocketMQ 5.5.0."""
+"""The SDK's suite runs twice: against CometMQ in this process, and against Apache RocketMQ 5.5.0.
+
+What RocketMQ 4.9 has is tried against that too, in test_older_broker.py.
+"""
 
 from __future__ import annotations
 

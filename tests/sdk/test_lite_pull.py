@@ -148,7 +148,8 @@ async def test_assign_and_seek(server: Server) -> None:
             await one.assign([MessageQueue(topic, first.broker_name, 99)])
         with pytest.raises(ClientError):
             await one.subscribe(topic)
-        assert await one.committed(second) is None
+        # RocketMQ 4.9 says 0 of a group that it does not know, while a topic is young.
+        assert await one.committed(second) in ([0] if server.kind == "older" else [None])
 
 
 async def test_pause_and_resume(server: Server) -> None:

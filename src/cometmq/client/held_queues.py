@@ -1,7 +1,7 @@
 """The queues of a push consumer from taking up to letting go: their loops, locks and saved offsets.
 
 A queue begins where the group stopped, is pulled (or popped) by a task of its own, and its committable offset is saved
-every 5 s, with every pull, and when it is let go.
+every second if it has changed (less often where there are many queues), and when it is let go.
 
 Mirrors: RebalancePushImpl, DefaultMQPushConsumerImpl (persistConsumerOffset, resetOffset).
 """
@@ -32,7 +32,8 @@ from cometmq.model.queue import MessageQueue
 
 log = logging.getLogger("cometmq.client")
 
-SAVE_INTERVAL_S: Final = 5.0
+SAVE_INTERVAL_S: Final = 1.0
+SAVES_PER_S: Final = 200
 LET_GO_TIMEOUT_S: Final = 20.0
 _LOCK_PAUSE_S: Final = 0.1
 _FROM_FIRST, _FROM_LAST = 0, 1
@@ -188,7 +189,7 @@ class HeldQueues:
 
     async def save_now_and_then(self) -> None:
         while True:
-            await asyncio.sleep(SAVE_INTERVAL_S)
+            await asyncio.sleep(max(SAVE_INTERVAL_S, len(self.held) / SAVES_PER_S))
             await self.save()
 
     async def save(self) -> None:

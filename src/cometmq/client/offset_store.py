@@ -75,12 +75,15 @@ class BrokerOffsets:
 
     A broker answers 0 for a group that it does not know while a topic is so young that all of it is in memory; unless
     it is told that the group wants to begin elsewhere (`zero_if_young`), which brokers before 5 do not heed.
+    Where a group has no offset yet, of two that come at once Java's broker may lose one; so the first goes alone.
     """
 
     def __init__(self, instance: ClientInstance, group: str, *, zero_if_young: bool = True) -> None:
         self._instance = instance
         self._group = group
         self._zero_if_young = None if zero_if_young else False
+        self._begun: set[tuple[str, str]] = set()  # topics and brokers that have an offset of ours
+        self._beginning = asyncio.Lock()
 
     async def read(self, queue: MessageQueue) -> int | None:
         request = QueryConsumerOffset(str(queue.topic), queue.queue_id, self._group, self._zero_if_young)
@@ -101,6 +104,16 @@ class BrokerOffsets:
         return kept
 
     async def _save(self, queue: MessageQueue, offset: int) -> bool:
+        place = str(queue.topic), str(queue.broker_name)
+        if place not in self._begun:
+            async with self._beginning:
+                if place not in self._begun:
+                    if is_kept := await self._tell(queue, offset):
+                        self._begun.add(place)
+                    return is_kept
+        return await self._tell(queue, offset)
+
+    async def _tell(self, queue: MessageQueue, offset: int) -> bool:
         try:
             request = UpdateConsumerOffset(str(queue.topic), self._group, queue.queue_id, offset)
             await self._instance.call(str(queue.broker_name), request, or_any=True)

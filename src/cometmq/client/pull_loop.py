@@ -2,7 +2,10 @@
 
 The loop rests while the consumer is suspended, while the process queue has no room, and, in orderly consumption, while
 the lock is not ours. An answer counts only if the queue still wants what was asked for; so a reset in between needs no
-lock. Each pull carries the committable offset, and the next one goes where the broker suggests.
+lock. The next pull goes where the broker suggests.
+
+No pull carries an offset to be kept, as Java's do: brokers take pulls and commits in different threads, so an old pull
+could undo the last commit, and the next member would begin too early.
 
 Mirrors: DefaultMQPushConsumerImpl.pullMessage, PullAPIWrapper.
 """
@@ -44,11 +47,10 @@ _UNKNOWN: Final = (int(ResponseCode.SUBSCRIPTION_NOT_EXIST), int(ResponseCode.SU
 
 @dataclass(frozen=True, slots=True)
 class PullSettings:
-    """What all loops of a consumer have in common. `commits` is false where brokers keep no offsets (broadcasting)."""
+    """What all loops of a consumer have in common."""
 
     group: str
     batch: int = 32
-    commits: bool = True
 
 
 class PullLoop:
@@ -108,7 +110,7 @@ class PullLoop:
         queue.last_pulled_s = asyncio.get_running_loop().time()
         answer = await self._instance.exchange(
             str(queue.queue.broker_name),
-            self._request(subscription, broker_id),
+            self._request(subscription),
             broker_id=broker_id,
             or_any=True,
             timeout_ms=TIMEOUT_MS,
@@ -117,13 +119,9 @@ class PullLoop:
             return
         await self._take(answer, subscription, broker_id)
 
-    def _request(self, subscription: Subscription, broker_id: int) -> PullMessage:
+    def _request(self, subscription: Subscription) -> PullMessage:
         queue, data = self._queue, subscription.data
         flag = int(PullFlag.SUSPEND)
-        committable = 0
-        if self._settings.commits and broker_id == MASTER_ID:  # slaves keep none
-            flag |= PullFlag.COMMIT_OFFSET
-            committable = queue.committable
         expression = None
         if data.is_tag:  # cheap to read each time; SQL the broker compiles once, from the heartbeat
             flag |= PullFlag.SUBSCRIPTION
@@ -135,7 +133,7 @@ class PullLoop:
             queue.next_offset,
             self._settings.batch,
             int(flag),
-            committable,
+            0,
             HOLD_MS,
             data.sub_version,
             expression,

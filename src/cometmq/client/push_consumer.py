@@ -117,7 +117,7 @@ class PushConsumer:
         self._timeout_s = consume_timeout.total_seconds()
         self._stop_timeout_s = stop_timeout_s
         self._limits = QueueLimits(queue_messages, queue_bytes, queue_span)
-        self._pulling = PullSettings(group, pull_batch, commits=not broadcasting)
+        self._pulling = PullSettings(group, pull_batch)
         self._strategy = strategy_of(strategy) if strategy is not None else Averagely()
         self._by_server = server_assignment
         self._folder = offset_folder

@@ -60,7 +60,7 @@ class ReadAhead:
         self._subscription_of = subscription_of
         self._start = start
         self._limits = limits
-        self._settings = PullSettings(group, batch, commits=False)
+        self._settings = PullSettings(group, batch)
         self._commits_when_lost = commits_when_lost
         self._news: asyncio.Future[None] | None = None
         self.held: dict[MessageQueue, Holding] = {}

@@ -123,7 +123,7 @@ async def test_what_a_consumer_hears() -> None:
 
 async def test_transactions_are_brought_to_the_group() -> None:
     async with Client() as client:
-        request = CheckTransactionState("orders", 1, 2, "m", "t", "o")
+        request = CheckTransactionState(1, 2, "orders", "m", "t", "o")
         client.broker.notify(request, b"garbage")
         client.broker.notify(request, record("PGROUP\x01other\x02"))
         client.broker.notify(request, record("PGROUP\x01p\x02UNIQ_KEY\x01U\x02"))

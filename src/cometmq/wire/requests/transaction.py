@@ -27,12 +27,12 @@ class EndTransaction(Header):
 class CheckTransactionState(Header):
     """Sent by the broker to a producer of the group, one-way; the body is the half message as a record."""
 
-    topic: str | None
     tran_state_table_offset: int
     commit_log_offset: int
-    msg_id: str | None
-    transaction_id: str | None
-    offset_msg_id: str | None
+    topic: str | None = None  # brokers before 5 do not say it
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
     broker_name: str | None = named("bname", default=None)
 
 
