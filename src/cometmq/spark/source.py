@@ -1,0 +1,51 @@
+"""What `format("rocketmq")` makes: a source that tells its schema and gives readers for its options.
+
+Spark makes it anew in several processes of the driver, so it holds nothing but the options. Rooms are imported when
+they are asked for: Spark loads this module whenever it looks for any Python data source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import StructType
+
+from cometmq.spark.carried import carried
+
+
+class RocketSource(DataSource):
+    """Topics of Apache RocketMQ and CometMQ, as tables and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return carried(revived, dict(self.options))
+
+    def schema(self) -> StructType:
+        from cometmq.spark.tables import table_of
+
+        return table_of(self.options).spark_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from cometmq.spark.tables import table_of
+
+        return table_of(self.options).reader(schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from cometmq.spark.tables import table_of
+
+        return table_of(self.options).stream_reader(schema)
+
+
+def revived(options: MutableMapping[str, str]) -> RocketSource:
+    """The source with these options, in another process."""
+    return RocketSource(CaseInsensitiveDict(options))
