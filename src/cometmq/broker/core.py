@@ -26,6 +26,7 @@ from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
+from cometmq.broker.replicated import Replicated
 from cometmq.broker.role import Role
 from cometmq.broker.saved import Saved
 from cometmq.broker.topics import Topics
@@ -75,5 +76,6 @@ class Core:
     group: BrokerGroup
     jobs: list[Job] = field(default_factory=list)
     role: Role = field(default_factory=Role)
+    replicated: list[Replicated] = field(default_factory=list)  # what a slave copies from its master
     saved: list[Saved] = field(default_factory=list)  # written every flushConsumerOffsetInterval, and at the end
     late: list[Callable[[], bool]] = field(default_factory=list)  # whether a service has not done yet what is due

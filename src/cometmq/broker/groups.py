@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from cometmq.broker.attributes import GROUP_ATTRIBUTES, alter
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.replicated import read_table
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.errors import RequestRefused
@@ -139,6 +140,16 @@ class Groups(Saved):
             if not topics:
                 del self.forbidden[name]
         self._changed()
+
+    def follow(self, body: bytes) -> None:
+        """Have the groups that the master has."""
+        rows, version = read_table(body, "subscriptionGroupTable")
+        if version is None or version == self.data_version:
+            return
+        groups = [GroupConfig.from_json(fields) for fields in rows.values()]
+        self._groups = {group.name: group for group in groups if group.name in rows}
+        self.data_version = version
+        self.mark()
 
     def delete(self, name: str) -> bool:
         """Forget a group; its offsets are the business of `Offsets`."""

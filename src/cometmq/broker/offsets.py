@@ -21,6 +21,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.replicated import read_table, whole_rows
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model.data_version import DataVersion
@@ -110,6 +111,17 @@ class Offsets(Saved):
         """The topics of which a group has committed anything."""
         suffix = SEPARATOR + group
         return {key[: -len(suffix)] for key in self._offsets if key.endswith(suffix)}
+
+    def follow(self, body: bytes) -> None:
+        """Take the offsets that the master has; what only this broker has stays."""
+        rows, version = read_table(body, "offsetTable")
+        taken = {key: whole_rows(queues) for key, queues in rows.items()}
+        changed = {key: queues for key, queues in taken.items() if self._offsets.get(key) != queues}
+        if changed:
+            self._offsets.update(changed)
+            self.mark()
+        if version is not None:
+            self.data_version = version
 
     # --- resetting
 

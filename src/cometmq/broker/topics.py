@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from cometmq.broker.attributes import TOPIC_ATTRIBUTES, alter
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.replicated import read_table
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model import names
 from cometmq.model.data_version import DataVersion
 from cometmq.model.sysflag import READ_WRITE, Perm
 from cometmq.model.topic import TopicConfig
+from cometmq.wire.bodies.topic_configs import decode_topic_config
 
 log = logging.getLogger("cometmq.broker")
 
@@ -187,6 +189,20 @@ class Topics(Saved):
             if topic is not None and not topic.order:
                 topic.order = True
                 self._changed(topic)
+
+    def follow(self, body: bytes) -> None:
+        """Have the topics that the master has; a name that could not be a folder is left out."""
+        rows, version = read_table(body, "topicConfigTable")
+        if version is None or version == self.data_version:
+            return
+        topics = [
+            decode_topic_config(fields) for name, fields in rows.items() if names.stored_topic_fault(name) is None
+        ]
+        self._topics = {topic.name: topic for topic in topics if topic.name in rows}
+        self.data_version = version
+        self.mark()
+        if self.on_change is not None:
+            self.on_change(None)
 
     def delete(self, name: str) -> bool:
         """Forget a topic; what it holds in the store is the store's business."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from cometmq.errors import ProtocolError
 from cometmq.store.fs import FileSystem, write_all
 
 FILE_SIZE: Final = 4096
@@ -78,6 +79,13 @@ class TimerCheckpoint:
             self.timestamp_ms,
             self.counter,
         )
+
+    def follow(self, data: bytes) -> None:
+        """A slave is told how far its master is; its own place in the timer topic and its files are its own."""
+        if len(data) < _FIELDS.size:
+            raise ProtocolError(f"a timer checkpoint has {_FIELDS.size} bytes, not {len(data)}")
+        self.read_time_ms, _, _, self.master_queue_offset, *version = _FIELDS.unpack_from(data)
+        self.state_version, self.timestamp_ms, self.counter = version
 
     def pack_all(self) -> bytes:
         own = _OWN.pack(self.scan_offset or 0, self.read_time_ms, self.queue_offset)

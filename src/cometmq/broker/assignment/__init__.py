@@ -12,6 +12,8 @@ from cometmq.broker.assignment.handlers import AssignmentHandlers
 from cometmq.broker.assignment.modes import RequestModes
 from cometmq.broker.assignment.topic_queues import TopicQueues
 from cometmq.broker.core import Core
+from cometmq.broker.replicated import Replicated
+from cometmq.wire.requests.members import GetAllMessageRequestMode
 
 
 def install(core: Core) -> None:
@@ -19,5 +21,6 @@ def install(core: Core) -> None:
     modes = RequestModes(core.table("messageRequestMode.json"))
     queues = TopicQueues(core.name_servers, core.clock, core.config.load_balance_poll_name_server_interval)
     core.saved.append(modes)
+    core.replicated.append(Replicated("request modes", GetAllMessageRequestMode(), modes.follow))
     core.closing.push_async_callback(queues.close)
     core.routes.add(AssignmentHandlers(core.config, core.topics, core.groups, core.members, modes, queues))

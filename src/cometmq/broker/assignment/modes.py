@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cometmq.broker.replicated import read_table
 from cometmq.broker.saved import Saved, Table
 from cometmq.wire.bodies.assignment import RequestMode, request_mode_from_json
 
@@ -36,6 +37,18 @@ class RequestModes(Saved):
                 for topic, groups in self._modes.items()
             }
         }
+
+    def follow(self, body: bytes) -> None:
+        """Have what was set at the master."""
+        rows, _ = read_table(body, "messageRequestModeMap")
+        modes = {
+            topic: {group: request_mode_from_json(fields) for group, fields in groups.items()}
+            for topic, groups in rows.items()
+            if isinstance(groups, dict)
+        }
+        if modes != self._modes:
+            self._modes = modes
+            self.mark()
 
     def get(self, topic: str, group: str) -> RequestMode | None:
         return self._modes.get(topic, {}).get(group)

@@ -14,8 +14,10 @@ from cometmq.broker.delay.progress import DelayOffsets
 from cometmq.broker.delay.stage import DelayStage
 from cometmq.broker.delivered_marks import strip_mark
 from cometmq.broker.housekeeping import Job
+from cometmq.broker.replicated import Replicated
 from cometmq.model import properties
 from cometmq.store.delivery_time import delay_levels_ms
+from cometmq.wire.requests.delay import GetAllDelayOffset
 
 
 def install(core: Core) -> None:
@@ -35,6 +37,7 @@ def install(core: Core) -> None:
 
     core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, core.role.job(save)))
     core.routes.add(DelayHandlers(progress))
+    core.replicated.append(Replicated("delay offsets", GetAllDelayOffset(), progress.follow))
     running: list[DelayedDeliveries] = []
 
     def start() -> None:

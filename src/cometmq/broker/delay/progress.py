@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from cometmq.broker.replicated import read_table, whole_rows
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model.data_version import DataVersion
@@ -40,6 +41,7 @@ class DelayOffsets(Saved):
         self._unsafe: deque[tuple[int, int, int, int]] = deque()  # start and end in the log, level, offset
         self.delivered_before: int | None = None
         self.hold_at: int | None = None
+        self._followed_at = 0
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.load(self._read)
         self._saved_at = self.delivered_before or 0
@@ -85,6 +87,19 @@ class DelayOffsets(Saved):
         self._updates += 1
         if not self._updates % self._version_step:
             self.data_version.advance(self._clock.now_ms())
+
+    def follow(self, body: bytes) -> None:
+        """Be as far as the master is, who was asked after the last time that this was called: so what stood in our
+        copy of the log by then is in the table for certain, and what came later may be."""
+        rows, version = read_table(body, "offsetTable")
+        offsets = whole_rows(rows)
+        self.delivered_before = self.hold_at = self._followed_at
+        self._followed_at = self._store.written_offset
+        if offsets != self.current:
+            self.current, self._safe = offsets, dict(offsets)
+            self.mark()
+        if version is not None:
+            self.data_version = version
 
     def note_growth(self) -> None:
         """Have the file written if the log has grown much since: a scan after a kill must stay short."""

@@ -19,12 +19,14 @@ from __future__ import annotations
 
 from cometmq.broker.core import Core
 from cometmq.broker.housekeeping import Job
+from cometmq.broker.replicated import Replicated
 from cometmq.broker.timer.handlers import RecallHandlers, TimerHandlers
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.service import TimerService
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage, precision_ms
 from cometmq.store.fs import OsFs
 from cometmq.store.timer_files import TimerFiles
+from cometmq.wire.requests.timer import GetTimerCheckPoint, GetTimerMetrics
 
 _CLEAN_EVERY_S = 30.0
 
@@ -61,6 +63,8 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     files.open(core.store.written_offset)
     metrics = TimerMetrics(core.table("timermetrics"), core.clock)
     core.saved.append(metrics)
+    core.replicated.append(Replicated("timer metrics", GetTimerMetrics(), metrics.follow))
+    core.replicated.append(Replicated("timer progress", GetTimerCheckPoint(), files.checkpoint.follow, often=True))
     service = TimerService(files, core.store, core.messages, core.reader, core.durability, metrics, core.clock)
     core.closing.push_async_callback(service.close)
     core.late.append(service.is_late)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cometmq.broker.replicated import read_table
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model.data_version import DataVersion
@@ -31,6 +32,19 @@ class TimerMetrics(Saved):
             self._counts[topic] = [int(metric.get("count") or 0), int(metric.get("timeStamp") or 0)]
         if "dataVersion" in saved:
             self.data_version = DataVersion.from_json(saved["dataVersion"])
+
+    def follow(self, body: bytes) -> None:
+        """Count what the master counts."""
+        rows, version = read_table(body, "timingCount")
+        if version is None or version == self.data_version:
+            return
+        self._counts = {
+            topic: [int(metric.get("count") or 0), int(metric.get("timeStamp") or 0)]
+            for topic, metric in rows.items()
+            if isinstance(metric, dict)
+        }
+        self.data_version = version
+        self.mark()
 
     def add(self, topic: str, count: int, now_ms: int) -> None:
         """`count` messages more, or less, wait for this topic."""
