@@ -27,13 +27,15 @@ from cometmq.errors import MessageRefused, StoreError, StoreNotWritable
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import Buffer, FileSystem, write_all, write_parts
 from cometmq.store.segment import Segment, load_starts, segment_path
-from cometmq.wire.record import BLANK_SIZE, encode_blank
+from cometmq.wire.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, encode_blank
 
 VIEWS_MAX: Final = 64  # maps of segments kept at once
 JOIN_SIZE_MAX: Final = 1 << 20  # below it one joined pwrite beats many small pieces
 DISK_FULL_RETRY_MS: Final = 1000
 
 _SYS_FLAG: Final = Struct(">i")
+_HEAD: Final = Struct(">iI4xi4xqq")
+_MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 _LONG: Final = Struct(">q")
 
 
@@ -83,20 +85,11 @@ class CommitLog:
                     "or move those before it away to go on without them"
                 )
 
-    def set_end(self, end: int, last_store_time_ms: int) -> None:
-        """The log ends here: cut what is behind, durably, and go on from here."""
-        cut = False
-        for start in sorted(self.segments, reverse=True):
-            if start > end:
-                self._fs.unlink(self.drop_segment(start))
-                cut = True
+    def set_end(self, end: int, last_store_time_ms: int, *, cut: bool = True) -> None:
+        """The log ends here: cut what is behind, durably, unless nothing may be touched, and go on from here."""
         segment = self.segment_of(end)
-        if segment is not None:
-            segment.open(self._fs)
-            if self._fs.zero(segment.fd, end - segment.start, self.segment_size):
-                self._fs.sync(segment.fd)
         if cut:
-            self._fs.fsync_dir(self.folder)
+            self._cut(end, segment)
         self.end = self.written = self.flushed = self._parts_at = end
         self.limit = segment.end if segment is not None else end
         self.last_store_time_ms = self.written_store_time_ms = self.flushed_store_time_ms = last_store_time_ms
@@ -104,9 +97,44 @@ class CommitLog:
     def doubt_from(self, offset: int) -> None:
         """What the process that died wrote from here on may not be on the disk: the next flush takes it along."""
         self.flushed = min(self.flushed, offset)
+        self.flushed_store_time_ms = 0
         for segment in self.segments.values():
             if segment.end > offset:
                 segment.unnamed = True
+
+    def _cut(self, end: int, segment: Segment | None) -> None:
+        later = [start for start in self.segments if start > end]
+        for start in sorted(later, reverse=True):
+            self._fs.unlink(self.drop_segment(start))
+        if segment is not None:
+            segment.open(self._fs)
+            if self._fs.zero(segment.fd, end - segment.start, self.segment_size):
+                self._fs.sync(segment.fd)
+        if later:
+            self._fs.fsync_dir(self.folder)
+
+    def data_ranges(self, start: int, at: int) -> list[tuple[int, int]]:
+        """Where the segment at `start` holds data, from byte `at` on."""
+        fd = self._fs.open(self.segments[start].path, read_only=True)
+        try:
+            return list(self._fs.data_ranges(fd, at, self.segment_size))
+        finally:
+            self._fs.close(fd)
+
+    def record_head(self, offset: int) -> tuple[int, int, int] | None:
+        """Size, queue id and queue offset of what stands at `offset`, zeros if it is no record; None before the log."""
+        if offset < self.min_offset:
+            return None
+        segment = self.segment_of(offset)
+        if segment is None or segment.end - offset < _HEAD.size:
+            return 0, 0, 0
+        size, magic, queue_id, queue_offset, physical = _HEAD.unpack_from(
+            self.view_of(segment.start), offset - segment.start
+        )
+        return (size, queue_id, queue_offset) if physical == offset and magic in _MAGICS else (0, 0, 0)
+
+    def segment_start(self, offset: int) -> int:
+        return offset - offset % self.segment_size
 
     def segment_of(self, offset: int) -> Segment | None:
         return self.segments.get(offset - offset % self.segment_size)

@@ -26,7 +26,8 @@ from cometmq.wire.record import MAGIC_V1, MAGIC_V2
 
 UNIT: Final = Struct(">qiq")
 UNIT_SIZE: Final = UNIT.size
-BLANK_UNIT: Final = UNIT.pack(0, 0x7FFFFFFF, 0)
+BLANK_UNIT_SIZE: Final = 0x7FFFFFFF  # of a unit without a message
+BLANK_UNIT: Final = UNIT.pack(0, BLANK_UNIT_SIZE, 0)
 
 
 class ConsumeQueue:
@@ -95,7 +96,8 @@ class ConsumeQueue:
             elif queue_offset - self.max_offset > self.file_units:
                 return False  # no sane gap: the record's offset is damaged
             else:
-                self.tail += BLANK_UNIT * (queue_offset - self.max_offset)
+                # Messages are missing: their units name the place where they would stand, so that units stay in order.
+                self.tail += UNIT.pack(self.max_physical, BLANK_UNIT_SIZE, 0) * (queue_offset - self.max_offset)
         self.tail += UNIT.pack(physical_offset, size, tags_code)
         self.max_offset = queue_offset + 1
         self.max_physical = physical_offset + size

@@ -108,20 +108,21 @@ class Dispatcher:
             entries.append(undispatched.popleft())
         return entries
 
-    def replay(
-        self,
-        queue: ConsumeQueue,
-        physical_offset: int,
-        size: int,
-        tags_code: int,
-        queue_offset: int,
-        words: list[str],
-        store_time_ms: int,
-    ) -> None:
-        """Dispatch a record found in the log; what the queue or the index has already stays as it is."""
-        if queue_offset >= 0:
-            self.unwritten_units += self._put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
+    def replay(self, entries: list[Entry]) -> None:
+        """Dispatch records found in the log; what the queues or the index have already stays as it is."""
+        pack = UNIT.pack
+        count = 0
+        for end, queue, physical_offset, size, tags_code, queue_offset, _, _, store_time_ms, _, _ in entries:
+            if queue_offset == queue.max_offset and end > queue.max_physical >= 0:
+                queue.tail += pack(physical_offset, size, tags_code)
+                queue.max_offset = queue_offset + 1
+                queue.max_physical = end
+                queue.dirty = True
+                count += 1
+            elif queue_offset >= 0:
+                count += self._put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
         if self._index is not None:
-            self._index.put(queue.topic, words, physical_offset, store_time_ms)
-        self.last_physical_offset = physical_offset
-        self.last_store_time_ms = store_time_ms
+            self._index.replay(entries)
+        self.unwritten_units += count
+        *_, self.last_store_time_ms, _, _ = entries[-1]
+        self.last_physical_offset = entries[-1][2]

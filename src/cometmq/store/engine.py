@@ -26,7 +26,9 @@ from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
+from cometmq.store.damage import Damage, read_only_text
 from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Arrival, Dispatcher
+from cometmq.store.following import FollowedLog
 from cometmq.store.fs import FileSystem, OsFs
 from cometmq.store.index import IndexService
 from cometmq.store.lock import StoreLock
@@ -79,6 +81,7 @@ class Store:
         self._thorough_at_ms = 0
         self._retention = Retention(fs, config, clock)
         self.recovered_cleanly = True
+        self.damages: Sequence[Damage] = ()  # in the middle of the log; with any, the store is for reading only
         # Bound here, so that a call of the hot path is one call.
         self.append = self._appender.append
         self.append_delayed = self._appender.append_delayed
@@ -93,6 +96,10 @@ class Store:
         self.offsets_of = self._reader.offsets_of
         self.is_recent = self._reader.is_recent
         self.record_at = self._reader.record_at
+
+    def follow(self) -> FollowedLog:
+        """From now on take what another log holds, and no messages of our own."""
+        return FollowedLog(self._log, self._appender, self._table, self._batches, self.config)
 
     # Opening and closing
 
@@ -129,7 +136,7 @@ class Store:
         try:
             if self._index is not None:
                 self._index.load(clean, self._checkpoint.index_ms)
-            Recovery(
+            recovery = Recovery(
                 self._log,
                 self._table,
                 self._batches,
@@ -140,7 +147,8 @@ class Store:
                 progress,
                 queues_lost=queues_lost,
                 index_lost=index_lost,
-            ).run(clean=clean)
+            )
+            recovery.run(clean=clean)
         except StoreError:
             if clean:
                 self._lock.remove_abort()  # nothing was changed: it is as clean as it was
@@ -148,6 +156,9 @@ class Store:
         self._fs.make_dirs(self.config.config_dir)
         self._residency.recent_from = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
+        self.damages = recovery.damages
+        if self.damages:
+            self._log.fence(read_only_text(self.damages, self.config.store_path_root_dir))
         self.maintain(thorough=not clean)
 
     def close(self) -> None:
@@ -162,10 +173,10 @@ class Store:
                 clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
                 if self._index is not None and self._index.fault is not None:
                     clean = False  # only the replay after an unclean stop brings back what the index lacks
-        finally:
             if clean:
                 self._checkpoint.close()
                 self._lock.remove_abort()
+        finally:
             self._let_go()
 
     def abandon(self) -> None:
@@ -198,6 +209,20 @@ class Store:
     @property
     def min_physical_offset(self) -> int:
         return self._log.min_offset
+
+    def raw(self, offset: int, size_max: int) -> memoryview:
+        """Visible bytes of the log from `offset` on, up to so many, within one segment; empty where there are none."""
+        size = min(self._log.confirm_offset, self._log.segment_end(offset)) - offset
+        return self._log.slice(offset, min(max(size, 0), size_max)) or memoryview(b"")
+
+    @property
+    def master_flushed_offset(self) -> int:
+        """How far the master had flushed, as a slave was told; 0 if it was not."""
+        return self._checkpoint.master_flushed_offset
+
+    @master_flushed_offset.setter
+    def master_flushed_offset(self, offset: int) -> None:
+        self._checkpoint.master_flushed_offset = offset
 
     @property
     def dispatch_behind_bytes(self) -> int:
@@ -325,8 +350,11 @@ class Store:
         Returns the segments' files for `remove_files`; only the owner's thread may call this.
         """
         log, retention = self._log, self._retention
+        if log.fault is not None:
+            return []
         starts = sorted(log.segments)
-        done = min(self._dispatcher.dispatched, log.flushed)
+        # Only what queue files know of: else offsets would be given twice after a kill.
+        done = min(self._dispatcher.dispatched, log.flushed, *(table.first_unwritten() for table in self._tables))
         gone = retention.expired([log.segments[start].path for start in starts])
         gone = [path for start, path in zip(starts, gone, strict=False) if log.segments[start].end <= done]
         for start in starts[: len(gone)]:

@@ -14,7 +14,7 @@ import errno
 import mmap
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
@@ -45,6 +45,9 @@ class FileSystem(Protocol):
 
     def in_memory(self, path: str, offset: int) -> bool:
         """Whether the byte at `offset` can be read without waiting for the disk; False if nobody can tell."""
+
+    def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of `[offset, end)` that may hold anything but zeros."""
 
     def zero(self, fd: int, offset: int, end: int) -> bool:
         """Make `[offset, end)` read as zeros and keep its space; False if it was so already."""
@@ -119,25 +122,29 @@ class OsFs:
         finally:
             os.close(fd)
 
-    def zero(self, fd: int, offset: int, end: int) -> bool:
-        # Only what holds data is rewritten: an untouched preallocated tail of a gigabyte costs nothing.
-        changed = False
+    def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
         while offset < end:
             try:
                 start = os.lseek(fd, offset, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == errno.ENXIO:
-                    break
-                start, stop = offset, end
+                    return
+                start, stop = offset, end  # a file system that does not tell
             else:
                 stop = min(end, os.lseek(fd, start, os.SEEK_HOLE))
-            while start < stop:
-                chunk = _ZEROS[: min(len(_ZEROS), stop - start)]
-                if os.pread(fd, len(chunk), start) != chunk:
-                    write_all(self, fd, chunk, start)
-                    changed = True
-                start += len(chunk)
+            if start < stop:
+                yield start, stop
             offset = max(stop, offset + 1)
+
+    def zero(self, fd: int, offset: int, end: int) -> bool:
+        # Only what holds data is rewritten: an untouched preallocated tail of a gigabyte costs nothing.
+        changed = False
+        for start, stop in self.data_ranges(fd, offset, end):
+            for at in range(start, stop, len(_ZEROS)):
+                chunk = _ZEROS[: min(len(_ZEROS), stop - at)]
+                if os.pread(fd, len(chunk), at) != chunk:
+                    write_all(self, fd, chunk, at)
+                    changed = True
         return changed
 
     def sync(self, fd: int) -> None:

@@ -38,6 +38,7 @@ from cometmq.store.config import StoreConfig
 from cometmq.store.fs import FileSystem
 from cometmq.store.index_file import Entry, IndexFile, IndexWrite
 from cometmq.store.index_repair import repair, slots_run_ahead
+from cometmq.store.syncing import sync_names
 
 TAG_TYPE: Final = "T"
 _TAG_PREFIX: Final = f"{TAG_TYPE}#"
@@ -100,7 +101,7 @@ class IndexFlush:
         for write in self.writes:
             write.run()
         if self.new_names_in:
-            self.fs.fsync_dir(self.new_names_in)
+            sync_names(self.fs, self.new_names_in)
 
 
 class IndexService:
@@ -216,6 +217,15 @@ class IndexService:
         prefix_hash = self._prefix_hash(topic)
         self._pending += [(positive_hash(key, prefix_hash), 0, physical_offset, store_time_ms) for key in keys]
         self._has_seen(store_time_ms)
+
+    def replay(self, messages: list[Message]) -> None:
+        """`put_messages` for what recovery found in the log, of which the files may have a part."""
+        if messages[0][2] <= self._indexed_before:
+            for _, queue, at, _, _, _, keys, uniq_key, store_time_ms, sys_flag, tags in messages:
+                if at == self._indexed_before and sys_flag & _ROLLBACK != _ROLLBACK:
+                    self.put(queue.topic, index_keys(uniq_key, keys, tags), at, store_time_ms)
+            messages = [message for message in messages if message[2] > self._indexed_before]
+        self.put_messages(messages)
 
     def put_messages(self, messages: Iterable[Message]) -> None:
         """`put` for messages that were just appended; unique keys are hashed together, when they settle."""

@@ -24,6 +24,7 @@ from typing import Final
 
 from cometmq.store.fs import FileSystem, write_all
 from cometmq.store.index_slots import SLOT, IndexSlots
+from cometmq.store.syncing import sync_file
 
 HEADER: Final = Struct(">qqqqii")
 ENTRY: Final = Struct(">iqii")
@@ -56,9 +57,9 @@ class IndexWrite:
             write_all(fs, fd, self.entries, self.entries_at)
         for offset, data in self.slots:
             write_all(fs, fd, data, offset)
-        fs.sync(fd)
+        sync_file(fs, fd)
         write_all(fs, fd, self.header, 0)
-        fs.sync(fd)
+        sync_file(fs, fd)
 
 
 class IndexFile:

@@ -3,7 +3,8 @@
 A plain round only writes; a thorough one also syncs, the log first, and then moves the checkpoint: it may only say
 what is on the disk. `Maintenance(…)` and `finish` run on the owner's thread, `run` on any.
 
-A full disk is survived: the tails stay in memory and go with a later round. Any other error fences the store.
+A full disk is survived: the tails stay in memory and go with a later round. Any other error fences the store, and so
+does a sync that fails for whatever reason.
 
 Mirrors: ConsumeQueueStore.FlushConsumeQueueService, StoreCheckpoint.
 """
@@ -19,6 +20,7 @@ from cometmq.store.commit_log import CommitLog
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
 from cometmq.store.queue_table import QueueTable
+from cometmq.store.syncing import SyncFailed
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -60,8 +62,9 @@ class Maintenance:
 
     def _run(self) -> None:
         try:
+            fenced = self._log.fault is not None
             self._log.prepare_spare()
-            if self._thorough:
+            if self._thorough and not fenced:
                 self._log.flush()
             for _table, write in self._queues:
                 write.run()
@@ -69,13 +72,15 @@ class Maintenance:
                 self._index_flush.run()
                 self._indexed = True
                 self._index_ms = self._index_flush.store_time_ms
+            if fenced:
+                return  # what is in the log nobody can say, so nothing is said about it
             if self._thorough:
                 self._move_checkpoint()
             else:
-                self._vouch_for_segment()
+                self._vouch_for_log()
             self.complete = True
         except OSError as error:
-            self.disk_full = error.errno in _FULL
+            self.disk_full = error.errno in _FULL and not isinstance(error, SyncFailed)
             if not self.disk_full:
                 self._log.fence(f"{self._queues[0][0].folder}: queues or index cannot be written: {error.strerror}")
 
@@ -87,14 +92,18 @@ class Maintenance:
         checkpoint.index_ms = max(checkpoint.index_ms, self._index_ms)
         checkpoint.flush()
 
-    def _vouch_for_segment(self) -> None:
-        """Say soon that a finished segment is whole, so that recovery can tell damage from a tear."""
+    def _vouch_for_log(self) -> None:
+        """Say soon how far the log is flushed, so that recovery can tell damage from a tear.
+
+        It is true whether or not it gets to the disk, so only the end of a segment is worth a sync.
+        """
         log, checkpoint = self._log, self._checkpoint
-        flushed_store_time_ms = log.flushed_store_time_ms
+        checkpoint.physic_ms = max(checkpoint.physic_ms, log.flushed_store_time_ms)
         if log.vouched_segment != log.flushed // log.segment_size:
             log.vouched_segment = log.flushed // log.segment_size
-            checkpoint.physic_ms = max(checkpoint.physic_ms, flushed_store_time_ms)
             checkpoint.flush()
+        else:
+            checkpoint.write()
 
     def finish(self) -> None:
         """Let go of what is in the files now. Waits for a `run` whose caller was cancelled."""

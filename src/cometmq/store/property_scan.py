@@ -25,15 +25,14 @@ def scan_properties(log: CommitLog, start: int, key: str) -> Iterator[tuple[int,
         view = log.view_of(segment.start)
         first = _first(view, segment.start, at - segment.start)
         for found in Walk(view, segment.start, first, check_crc=False):
-            record_at, size, properties_at = found[0], found[1], found[8]
+            record_at, size, *_, data = found
             if segment.start + record_at + size > end:
                 return
-            data = bytes(view[properties_at : record_at + size])
             if word in data:
                 yield segment.start + record_at, data.decode("utf-8", "replace")
         at = segment.end
 
 
 def _first(view: memoryview, segment_start: int, at: int) -> int:
-    found: FoundTuple | None = next(iter(Walk(view, segment_start, at, check_crc=False)), None)
+    found: FoundTuple | None = next(iter(Walk(view, segment_start, at, check_crc=False).batch(1)), None)
     return 0 if found is None else at

@@ -5,20 +5,26 @@ Mirrors: ConsumeQueue.recover, truncateDirtyLogicFiles, and those of BatchConsum
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from cometmq.store.consume_queue import BLANK_UNIT, ConsumeQueue
+from cometmq.store.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue
 from cometmq.store.queue_table import QueueTable
 
 SCAN_UNITS: Final = 4096
+DOUBTED_UNITS_MAX: Final = 1000  # if that many do not fit, the whole queue is replayed
 SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit after a kill
 
 
-def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> None:
-    """Load what the files hold; after a kill, zero what stands behind."""
+# Size, queue id and queue offset of the record at a place of the log; None where the log begins later.
+RecordHead = Callable[[int], "tuple[int, int, int] | None"]
+
+
+def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> bool:
+    """Load what the files hold; after a kill, zero what stands behind. Says whether that was more than nothing."""
     starts = table.starts(queue)
     if not starts:
-        return
+        return False
     first = starts[-1]
     while first - queue.file_units in starts:
         first -= queue.file_units
@@ -36,6 +42,7 @@ def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> None:
             if count < queue.file_units:
                 break
     queue.load(first, end)
+    spoilt = any(table.file_units(queue, end, 1))
     if not clean:
         table.cut(queue, end)
     if queue.max_offset > queue.first_offset:
@@ -44,6 +51,35 @@ def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> None:
         else:
             physical_offset, size = last_place(table, queue)
             queue.max_physical = physical_offset + size
+    return spoilt
+
+
+def doubt_end(table: QueueTable, queue: ConsumeQueue, record_head: RecordHead) -> bool:
+    """Whether the last unit does not fit the record it names; then `max_physical` is that of the last which does.
+
+    The unit stays: if its record is found in the log, replay puts it again, and if not, nobody can say which of the two
+    is wrong. Only among batches, which replay would all put again, it goes at once.
+    """
+    if queue.max_offset == queue.first_offset:
+        return False
+    of_batches = table.layout is not UNIT
+    for offset in range(queue.max_offset - 1, max(queue.max_offset - DOUBTED_UNITS_MAX, queue.first_offset) - 1, -1):
+        unit = table.unit(queue, offset)
+        if unit is None or unit[1] == BLANK_UNIT_SIZE:
+            return False
+        before = table.unit(queue, offset - 1)
+        head = record_head(unit[0])
+        ordered = before is None or before[1] == BLANK_UNIT_SIZE or unit[0] >= before[0] + before[1]
+        if ordered and (head is None or head == (unit[1], queue.queue_id, unit[4] if of_batches else offset)):
+            queue.max_physical = unit[0] + unit[1]
+            doubted = offset < queue.max_offset - 1
+            if doubted and of_batches:
+                table.cut(queue, offset + 1)
+            return doubted
+    queue.max_physical = -1
+    if of_batches:
+        table.cut(queue, 0)
+    return True
 
 
 def last_place(table: QueueTable, queue: ConsumeQueue) -> tuple[int, int]:

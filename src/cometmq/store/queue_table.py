@@ -24,6 +24,7 @@ from cometmq.model.names import is_system_topic
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
 from cometmq.store.fs import FileSystem, write_all
 from cometmq.store.segment import load_starts
+from cometmq.store.syncing import sync_file, sync_names
 
 DESCRIPTORS_MAX: Final = 256
 TAIL_KEPT: Final = 64  # written units that stay in memory for the readers at the end of a queue
@@ -148,6 +149,12 @@ class QueueTable:
                 queue.dirty = False
                 pieces.extend(_pieces(queue))
         return QueueWrite(self._fs, self, pieces, sync=sync)
+
+    def first_unwritten(self) -> int:
+        """Where in the log the first message stands whose unit is in no file yet; if there is none, behind its end."""
+        unwritten = (queue for queue in self.queues.values() if queue.written_offset < queue.max_offset)
+        places = (self.unit(queue, queue.written_offset) for queue in unwritten)
+        return min((place[0] for place in places if place is not None), default=1 << 63)
 
     def doubt_from(self, queue: ConsumeQueue, physical_offset: int) -> None:
         """Units of messages from here on may not be on the disk, for who wrote them died: the next sync takes them."""
@@ -286,27 +293,37 @@ class QueueWrite:
         try:
             fd = self._fs.open(path)
         except FileNotFoundError:
-            self._fs.make_dirs(queue.folder)
-            fd = self._fs.open(path, create=True)
-            self._fs.truncate(fd, self._table.file_size)
-            topic_folder = queue.folder.rpartition("/")[0]
-            self._table.unsynced_folders.update((queue.folder, topic_folder, self._table.folder))
+            fd = self._create(queue, path)
         try:
             write_all(self._fs, fd, data, offset % queue.file_units * queue.unit_size)
         finally:
             self._fs.close(fd)
         self._table.unsynced_files.add(path)
 
+    def _create(self, queue: ConsumeQueue, path: str) -> int:
+        """A new file of its full size; a disk too full for it leaves nothing behind."""
+        self._fs.make_dirs(queue.folder)
+        fd = self._fs.open(path, create=True)
+        try:
+            self._fs.truncate(fd, self._table.file_size)
+        except OSError:
+            self._fs.close(fd)
+            self._fs.unlink(path)
+            raise
+        topic_folder = queue.folder.rpartition("/")[0]
+        self._table.unsynced_folders.update((queue.folder, topic_folder, self._table.folder))
+        return fd
+
     def _sync(self) -> None:
         for path in sorted(self._table.unsynced_files):
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                 fd = self._fs.open(path)
                 try:
-                    self._fs.sync(fd)
+                    sync_file(self._fs, fd)
                 finally:
                     self._fs.close(fd)
         for folder in sorted(self._table.unsynced_folders):
             with contextlib.suppress(FileNotFoundError):
-                self._fs.fsync_dir(folder)
+                sync_names(self._fs, folder)
         self._table.unsynced_files.clear()
         self._table.unsynced_folders.clear()

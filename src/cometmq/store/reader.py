@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
-from cometmq.store.consume_queue import UNIT, UNIT_SIZE
+from cometmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, UNIT_SIZE
 from cometmq.store.fs import FileSystem
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.residency import Residency
@@ -179,7 +179,8 @@ class Reader:
             if physical_offset < min_physical or physical_offset + size > confirmed:
                 if not count:
                     status = ReadStatus.MESSAGE_WAS_REMOVING
-                skip_before = log.segment_end(physical_offset)
+                if size != BLANK_UNIT_SIZE:  # of a message that was lost: those behind it are there
+                    skip_before = log.segment_end(physical_offset)
                 continue
             if wants is not None and not wants(self.slices([(physical_offset, size)])[0]):
                 if not count:

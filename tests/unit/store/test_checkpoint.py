@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cometmq.store.checkpoint import FILE_SIZE, Checkpoint
+from cometmq.store.checkpoint import FILE_SIZE, SECOND_AT, Checkpoint
 from cometmq.store.fs import OsFs
 
 
@@ -54,7 +54,22 @@ def test_what_stands_behind_the_fields_is_kept(tmp_path: Path) -> None:
     checkpoint = opened(path)
     checkpoint.physic_ms = 5
     checkpoint.close()
-    assert path.read_bytes()[48:] == b"x" * (FILE_SIZE - 48)
+    kept = path.read_bytes()
+    assert kept[48:SECOND_AT] + kept[SECOND_AT + 52 :] == b"x" * (FILE_SIZE - 48 - 52)
+
+
+@pytest.mark.parametrize("at", [*range(48), *range(SECOND_AT, SECOND_AT + 52)])
+def test_a_flipped_bit_is_noticed(tmp_path: Path, at: int) -> None:
+    path = tmp_path / "checkpoint"
+    checkpoint = opened(path)
+    checkpoint.physic_ms, checkpoint.logics_ms, checkpoint.logics_physical_offset = 1 << 40, 1 << 41, 77
+    checkpoint.close()
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1 << at % 8
+    path.write_bytes(data)
+    checkpoint = opened(path)
+    assert (checkpoint.physic_ms, checkpoint.logics_ms, checkpoint.logics_physical_offset) == (1 << 40, 1 << 41, 77)
+    checkpoint.close()
 
 
 def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:

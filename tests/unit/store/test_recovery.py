@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.store.kit import HOST, SEGMENT_SIZE, HandClock, bodies, open_small, send, settle, small_config
+from tests.unit.store.kit import HOST, SEGMENT_SIZE, bodies, open_small, send, settle, small_config
 
 from cometmq.errors import StoreError
 from cometmq.store.engine import Store
@@ -75,23 +75,6 @@ def test_stale_messages_behind_a_cut_do_not_come_back(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     assert len(bodies(store)) == 2
     store.close()
-
-
-def test_damage_in_the_middle_is_not_made_worse(tmp_path: Path) -> None:
-    clock = HandClock()
-    store = open_small(tmp_path, clock=clock)
-    for _ in range(8):
-        clock.ms += 1
-        send(store, bytes(1500))
-        settle(store)
-        store.maintain()
-    store.abandon()
-    patch(segment(tmp_path, SEGMENT_SIZE), 200, b"\xff")
-    before = {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()}
-    shutil.rmtree(tmp_path / "consumequeue")
-    with pytest.raises(StoreError, match="damaged at byte 0"):
-        open_small(tmp_path)
-    assert {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()} == before
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -1,0 +1,204 @@
+"""A log that follows another: bytes come as they are, and dispatch learns from them what stands in them.
+
+    take(offset, bytes)     the master's bytes, which must begin where this log ends
+    whole_end               end of the last whole record; a transfer may end in the middle of one
+    drop_partial            forget a record of which only the beginning came, before another stream goes on
+
+Before anything is taken over it is read: each record must be sound (`log_walk`, with its CRC) and stand at the offset
+that it carries. Whatever is not is refused whole, so that a log never holds what its master did not write. What is
+found is handed to dispatch as if it had been appended here, so queues and index come about in one way only.
+
+A log that follows takes no messages of its own.
+
+Mirrors: CommitLog.appendData, DefaultMessageStore.appendToCommitLog, ReputMessageService.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cometmq.errors import CorruptRecord, StoreError, StoreNotWritable
+from cometmq.model import properties
+from cometmq.model.java_hash import tags_code
+from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
+from cometmq.store.append import Appender, Entry
+from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
+from cometmq.store.commit_log import CommitLog
+from cometmq.store.config import StoreConfig
+from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.delivery_time import DeliveryTimes
+from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
+from cometmq.store.queue_recovery import last_place
+from cometmq.store.queue_table import QueueTable
+from cometmq.wire.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
+
+TAKES_NO_MESSAGES: Final = "this broker is a slave and takes no messages: send to its master"
+RECORD_SIZE_MAX: Final = 128 * 1024 * 1024  # far above any maxMessageSize; more is no record
+
+_PREPARED: Final = 0x4
+
+
+class FollowedLog:
+    """The way into the store of a slave."""
+
+    def __init__(
+        self, log: CommitLog, appender: Appender, table: QueueTable, batches: BatchQueues, config: StoreConfig
+    ) -> None:
+        self._log = log
+        self._tables = (table, batches.table)
+        self._undispatched = appender.undispatched
+        self._batches = batches
+        self._delivery_times = DeliveryTimes(config.message_delay_level)
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._partial: list[bytes] = []  # the beginning of a record
+        self._held = 0
+        self._wanted = BLANK_SIZE  # bytes of it until it can be read
+        self._blank_until = 0  # inside a blank record up to here
+        log.stand_by(TAKES_NO_MESSAGES)
+
+    @property
+    def end(self) -> int:
+        """What the master may go on with."""
+        return self._log.end
+
+    @property
+    def whole_end(self) -> int:
+        """Where the last whole record ends."""
+        return self._log.end - self._held
+
+    def begin_at(self, offset: int) -> None:
+        """An empty log begins where the master's does."""
+        if self._log.end or offset % self._log.segment_size:
+            raise StoreError(
+                f"a log that ends at {self._log.end} cannot begin at {offset}: the master's mappedFileSizeCommitLog is "
+                f"another than ours ({self._log.segment_size}), or this is no master"
+            )
+        self._log.begin_at(offset)
+
+    def take(self, offset: int, data: memoryview) -> None:
+        """Put bytes behind the last; refuses what does not fit there, and then takes nothing."""
+        log = self._log
+        if log.fault is not None:
+            raise StoreNotWritable(log.fault)
+        if offset != log.end and (log.end or data):
+            raise StoreError(f"the master sends offset {offset}, but this log ends at {log.end}")
+        if not data:
+            return  # a heartbeat
+        room = log.segment_size - offset % log.segment_size
+        if len(data) > room:
+            raise StoreError(
+                f"{len(data)} bytes at {offset} cross the end of a file: the master's mappedFileSizeCommitLog is "
+                f"another than ours ({log.segment_size})"
+            )
+        if offset == log.limit:
+            log.roll(0)
+        found, start = self._read(offset, data)
+        log.append_raw(bytes(data))
+        for record in found:
+            entry = self._entry(record, start)
+            if entry is not None:
+                self._undispatched.append(entry)
+
+    def drop_partial(self) -> int:
+        """Cut back to the last whole record; everything must be flushed. Returns the log's end."""
+        if self._held:
+            self._log.cut(self._log.end - self._held)
+        self._partial, self._held, self._wanted = [], 0, BLANK_SIZE
+        return self._log.end
+
+    def last_record(self) -> tuple[int, int] | None:
+        """Place and size of the last record, or nearly the last, of a log that is dispatched; None if none is found."""
+        log, last = self._log, (-1, 0)
+        for table in self._tables:
+            for queue in table.queues.values():
+                if queue.max_offset > queue.first_offset and queue.max_physical > last[0] + last[1]:
+                    last = max(last, last_place(table, queue))
+        segment = log.segment_of(last[0]) if last[0] >= 0 else None
+        if segment is None:
+            return None
+        view = log.view_of(segment.start)[: log.confirm_offset - segment.start]
+        for at, size, *_ in Walk(view, segment.start, last[0] - segment.start, check_crc=False):
+            last = (segment.start + at, size)
+        return last
+
+    # Reading what came
+
+    def _read(self, offset: int, data: memoryview) -> tuple[list[FoundTuple], int]:
+        """The records that end in these bytes, and where they begin; raises, changing nothing, if they are none."""
+        skipped = min(max(self._blank_until - offset, 0), len(data))
+        data, offset = data[skipped:], offset + skipped
+        if self._held + len(data) < self._wanted:
+            self._hold(data)
+            return [], offset
+        view = memoryview(b"".join([*self._partial, data])) if self._partial else data
+        start = offset - self._held
+        walk = Walk(view, start, 0, check_crc=True)
+        found = list(walk)
+        blank_until, wanted = self._blank_until, BLANK_SIZE
+        rest = view[walk.at :]
+        if walk.end is WalkEnd.NEXT_SEGMENT:
+            blank_until = self._end_of_blank(start + walk.at, rest)
+            rest = rest[:0]
+        elif rest:
+            wanted = self._size_of_beginning(start + walk.at, rest)
+        self._partial, self._held, self._wanted, self._blank_until = [], 0, wanted, blank_until
+        self._hold(rest)
+        return found, start
+
+    def _hold(self, data: memoryview) -> None:
+        if data:
+            self._partial.append(bytes(data))
+            self._held += len(data)
+
+    def _end_of_blank(self, at: int, rest: memoryview) -> int:
+        end = at + int(PREFIX.unpack_from(rest)[0])
+        if end != self._log.segment_end(at):
+            raise StoreError(
+                f"the master's file ends at {end}, ours at {self._log.segment_end(at)}: set mappedFileSizeCommitLog to "
+                "what the master has, and begin with an empty store"
+            )
+        return end
+
+    def _size_of_beginning(self, at: int, rest: memoryview) -> int:
+        """The size of the record that `rest` begins; raises if it begins none, or is more than the beginning."""
+        if len(rest) < BLANK_SIZE:
+            return BLANK_SIZE
+        size, magic = PREFIX.unpack_from(rest)
+        room = self._log.segment_end(at) - at
+        sound = magic in (MAGIC_V1, MAGIC_V2) and RECORD_SIZE_MIN <= size <= min(room, RECORD_SIZE_MAX)
+        if magic == MAGIC_BLANK or not sound or len(rest) >= size:
+            raise CorruptRecord(self._log.folder, at, "what the master sent is no sound message")
+        return int(size)
+
+    # Handing it to dispatch
+
+    def _entry(self, record: FoundTuple, start: int) -> Entry | None:
+        at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic_data, properties_data = record
+        log, physical_offset = self._log, start + at
+        log.last_store_time_ms = max(log.last_store_time_ms, store_time_ms)
+        queue = self._queue(topic_data, queue_id)
+        if queue is None:
+            return None
+        found = properties.parse(properties_data.decode("utf-8", "replace"))
+        tags = found.get(properties.TAGS)
+        code = tags_code(tags)
+        if queue.topic == SCHEDULE_TOPIC and properties.DELAY in found:
+            code = self._delivery_times.tags_code(found[properties.DELAY], store_time_ms, code)
+        unit_offset, count = -1 if sys_flag & _PREPARED else queue_offset, 1
+        if unit_offset >= 0:
+            if isinstance(queue, BatchQueue):
+                queue.counts[physical_offset] = count = count_of(found)
+            queue.next_offset = unit_offset + max(count, 1)
+        keys, uniq_key = found.get(properties.KEYS), found.get(properties.UNIQ_KEY)
+        end = physical_offset + size
+        return (end, queue, physical_offset, size, code, unit_offset, keys, uniq_key, store_time_ms, sys_flag, tags)
+
+    def _queue(self, topic_data: bytes, queue_id: int) -> ConsumeQueue | None:
+        """The queue of a record; None for a name that could leave the store's folder, which is never opened."""
+        queue = self._queues.get((topic_data, queue_id))
+        if queue is None or not queue.alive:
+            topic = topic_data.decode(errors="replace")
+            if queue_id < 0 or stored_topic_fault(topic) is not None:
+                return None
+            queue = self._queues[topic_data, queue_id] = self._batches.open(topic, queue_id)
+        return queue
