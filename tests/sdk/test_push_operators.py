@@ -21,6 +21,11 @@ NOT_SUPPORTED = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 async def test_moved_back(server: Server) -> None:
     topic, group, heard = new(), new("group"), Heard()
+
+    def times(offset: int) -> int:
+        # Of sends that are under way together the original may store the later first: bodies do not tell offsets.
+        return sum(message.queue_offset == offset for message in heard.messages)
+
     async with producing(server, topic, 1) as producer, consuming(server, group, topic, heard) as consumer:
         await send(producer, topic, range(20))
         await until(lambda: len(heard.messages) == 20)
@@ -29,16 +34,14 @@ async def test_moved_back(server: Server) -> None:
         assert moved == {queue: 0}
         await send(producer, topic, [20])  # a broker that moves groups by itself tells it with the next answer
         await until(
-            lambda: all(heard.counts[number] >= 2 for number in range(20)) and heard.counts[20] >= 1,
+            lambda: all(times(offset) >= 2 for offset in range(20)) and times(20) >= 1,
             within_s=90,  # the original tells a pull that waits only when it ends, 20 s later
         )
         await until(lambda: consumer.consumed_offsets(topic) == {queue: 21})
-        if server.kind == "java":
-            return  # not solved yet: after it has moved a group itself, a move by the client takes over 30 s there
         await consumer.reset_offsets(topic, {queue: 18, queue._replace(queue_id=7): 0})  # one that tells its clients
-        await until(lambda: min(heard.counts[18], heard.counts[19]) >= 3 and heard.counts[20] >= 2)
+        await until(lambda: min(times(18), times(19)) >= 3 and times(20) >= 2)
         await until(lambda: consumer.consumed_offsets(topic) == {queue: 21})
-    assert heard.counts[17] < heard.counts[18]
+    assert times(17) < times(18)
 
 
 async def test_running_info(server: Server) -> None:
