@@ -62,7 +62,7 @@ def sound_behind(log: CommitLog, offset: int) -> Iterator[tuple[int, int]]:
 def _places(view: memoryview, first: int, stop: int) -> Iterator[int]:
     """Where records may begin, for the magic of one stands there."""
     for start in range(first, stop, _STEP):
-        piece = bytes(view[start : min(start + _STEP + 2 * _MAGIC_AT, len(view))])
+        piece = bytes(view[start : min(start + _STEP, stop) + 2 * _MAGIC_AT])
         found: list[int] = []
         for magic in _MAGICS:
             at = piece.find(magic, _MAGIC_AT)

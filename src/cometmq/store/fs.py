@@ -139,7 +139,8 @@ class OsFs:
     def zero(self, fd: int, offset: int, end: int) -> bool:
         # Only what holds data is rewritten: an untouched preallocated tail of a gigabyte costs nothing.
         changed = False
-        for start, stop in self.data_ranges(fd, offset, end):
+        # All are asked for before one is read: what the system reads ahead would look like data too.
+        for start, stop in list(self.data_ranges(fd, offset, end)):
             for at in range(start, stop, len(_ZEROS)):
                 chunk = _ZEROS[: min(len(_ZEROS), stop - at)]
                 if os.pread(fd, len(chunk), at) != chunk:
