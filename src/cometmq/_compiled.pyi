@@ -1,6 +1,6 @@
 """What the extension offers; the pure twins have the same faces."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from cometmq.columns.walk import Buffers, Unpack
@@ -17,7 +17,7 @@ class Walk:
         host_text: Callable[[bytes], str],
         parse: Callable[[str], dict[str, str]],
         crc32: Callable[[Any], int],
-        topics: frozenset[bytes] | None,
+        topics: Container[bytes] | None,
         from_ms: int,
         until_ms: int,
         check_crc: bool,

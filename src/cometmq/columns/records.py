@@ -23,8 +23,8 @@ BATCH_SIZE: Final = 8 << 20  # bytes gathered that are worth a batch
 class RecordColumns:
     """Whole records in, record batches out."""
 
-    def __init__(self, columns: Sequence[str], broker: str, walk: Walks | None = None) -> None:
-        """Batches have these columns in this order. `broker` is what the records themselves do not tell."""
+    def __init__(self, columns: Sequence[str], broker: str | None, walk: Walks | None = None) -> None:
+        """Batches have these columns in this order. `broker` is what the records do not tell; None if nobody knows."""
         self.schema = schema(columns)
         self._columns = tuple(columns)
         self._broker = broker

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Protocol
 from zlib import crc32
 
@@ -39,7 +39,7 @@ class Walks(Protocol):
 def make_walk(
     columns: Sequence[str],
     *,
-    topics: frozenset[bytes] | None = None,
+    topics: Container[bytes] | None = None,
     from_ms: int = LONG_MIN,
     until_ms: int = LONG_MAX,
     check_crc: bool = False,

@@ -20,7 +20,7 @@ Mirrors: MessageDecoder.decode, CommitLog.checkMessageAndReturnSize.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from struct import error
@@ -58,7 +58,7 @@ class Walk:
         columns: Sequence[str],
         unpack: Unpack,
         *,
-        topics: frozenset[bytes] | None = None,
+        topics: Container[bytes] | None = None,
         from_ms: int = LONG_MIN,
         until_ms: int = LONG_MAX,
         check_crc: bool = False,

@@ -18,6 +18,7 @@ from cometmq.spark.batch import BatchReader, NarrowingReader
 from cometmq.spark.options import CHOOSING, ReadOptions, Words
 from cometmq.spark.server_tables import ServerTableReader, server_schema
 from cometmq.spark.shapes import arrow_schema, check_given_schema, chosen, spark_schema
+from cometmq.spark.store_path import StoreTable
 from cometmq.spark.stream import StreamReader
 
 TABLES = ("messages", "trace", "lag", "topics")
@@ -37,6 +38,8 @@ def table_of(given: Mapping[str, str]) -> Table:
     """The table that these options mean."""
     words = Words(given)
     name = words.one_of("table", TABLES, "messages")
+    if "storePath" in words:
+        return StoreTable(given)
     if "list" in words:
         words.one_of("list", ("topics",), "topics")
         if "table" in words:
