@@ -16,6 +16,7 @@ Mirrors: ConfigManager.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from threading import Lock
@@ -23,14 +24,22 @@ from typing import Any, Protocol
 
 from cometmq.errors import StoreError
 
+log = logging.getLogger("cometmq.broker")
+
+_NOT_THE_TABLE = (AttributeError, TypeError, ValueError, OverflowError)
+
 
 class Table(Protocol):
     """A JSON file of the store: `store.tables.TableFile`."""
 
     path: str
+    warning: str | None  # why an older copy was taken
 
     def load(self) -> dict[str, Any] | None:
         """What the file holds, keys as text; None where there is no file."""
+
+    def load_backup(self, why: str) -> dict[str, Any]:
+        """The copy before; raises if there is none."""
 
     def save(self, table: dict[str, Any]) -> object:
         """Replace the file, all or nothing."""
@@ -54,8 +63,17 @@ class Saved:
             return
         try:
             read(found)
-        except (AttributeError, TypeError, ValueError, OverflowError) as broken:
-            raise StoreError(f"{self._table.path} is JSON, but not the table it should be: {broken}") from None
+        except _NOT_THE_TABLE as broken:
+            found = self._table.load_backup(f"{self._table.path} is JSON, but not the table it should be: {broken}")
+            try:
+                read(found)
+            except _NOT_THE_TABLE as broken_too:
+                raise StoreError(
+                    f"{self._table.path} and the copy before it are JSON, but not the table they should be: "
+                    f"{broken_too}; restore one of the two, or move both away to start without them"
+                ) from None
+        if self._table.warning is not None:
+            log.warning("%s", self._table.warning)
         known = self._snapshot()
         self._unknown = {key: value for key, value in found.items() if key not in known}
 

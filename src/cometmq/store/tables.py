@@ -16,11 +16,12 @@ Mirrors: ConfigManager.
 
 from __future__ import annotations
 
+import errno
 from typing import Any, Final
 
 import orjson
 
-from cometmq.errors import ProtocolError, StoreError
+from cometmq.errors import ProtocolError, StoreError, StoreNotWritable
 from cometmq.store.fs import FileSystem, write_all
 from cometmq.wire import fastjson
 
@@ -59,6 +60,16 @@ class TableFile:
             "restore one of the two, or move both away to start without them"
         )
 
+    def load_backup(self, why: str) -> dict[str, Any]:
+        """The copy before, for the newest can be read but not used: `why` says what is wrong with it."""
+        self._newest_is_good = False
+        backup = self._read(self.path + BACKUP_SUFFIX)
+        if isinstance(backup, dict):
+            self.warning = f"{why}; the copy before it, {self.path}{BACKUP_SUFFIX}, is used"
+            return backup
+        none = f"there is no {self.path}{BACKUP_SUFFIX}"
+        raise StoreError(f"{why}; {backup or none}; restore one of the two, or move both away to start without them")
+
     def _read(self, path: str) -> dict[str, Any] | str | None:
         """The content, or a sentence that says why not, or None where there is nothing."""
         if not self._fs.exists(path):
@@ -84,6 +95,11 @@ class TableFile:
         try:
             self._write(data)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreNotWritable(
+                    f"the disk is full: {self.path} cannot be saved and the copy before it is kept; free space, and "
+                    "it works again"
+                ) from error
             raise StoreError(
                 f"{self.path} cannot be saved: {error.strerror or error}; the copy before it is kept"
             ) from error

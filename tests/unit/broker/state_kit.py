@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cometmq.errors import StoreError
 from cometmq.store.fs import OsFs
 from cometmq.store.tables import TableFile
 from cometmq.wire import fastjson
@@ -28,11 +29,15 @@ class MemoryTable:
 
     def __init__(self, path: str = "memory.json") -> None:
         self.path = path
+        self.warning: str | None = None
         self.saves = 0
         self._text: bytes | None = None
 
     def load(self) -> dict[str, Any] | None:
         return None if self._text is None else fastjson.loads(self._text)  # type: ignore[no-any-return]
+
+    def load_backup(self, why: str) -> dict[str, Any]:
+        raise StoreError(why)
 
     def save(self, table: dict[str, Any]) -> None:
         self._text = fastjson.dumps(table)

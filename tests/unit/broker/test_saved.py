@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
-from tests.unit.broker.state_kit import MemoryTable, StillClock
+from tests.unit.broker.state_kit import MemoryTable, StillClock, file_table
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.offsets import Offsets
+from cometmq.errors import StoreError
 
 
 def offsets_of(table: MemoryTable) -> Offsets:
@@ -64,3 +66,31 @@ def test_a_save_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(OSError, match="No space"):
             offsets.persist()
     assert offsets.persist()
+
+
+WRONG = '{"offsetTable": {"t@g": 5}}'
+RIGHT = '{"offsetTable": {"t@g": {0: 7}}}'
+
+
+def test_a_copy_that_is_not_the_table_gives_way_to_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "consumerOffset.json"
+    path.write_text(WRONG)
+    (tmp_path / "consumerOffset.json.bak").write_text(RIGHT)
+    offsets = Offsets(file_table(path), BrokerConfig(), StillClock())
+    assert offsets.query("g", "t", 0) == 7
+    assert "not the table it should be" in caplog.text and "consumerOffset.json.bak, is used" in caplog.text
+    offsets.commit("g", "t", 0, 8)
+    offsets.persist()
+    assert (tmp_path / "consumerOffset.json.bak").read_text() == RIGHT  # the wrong one did not become the copy before
+
+
+@pytest.mark.parametrize("backup", [None, WRONG, "{", "[]"])
+def test_no_sound_copy_refuses_to_start_and_says_which(tmp_path: Path, backup: str | None) -> None:
+    path = tmp_path / "consumerOffset.json"
+    path.write_text(WRONG)
+    if backup is not None:
+        (tmp_path / "consumerOffset.json.bak").write_text(backup)
+    with pytest.raises(StoreError, match=r"consumerOffset\.json .*move both away"):
+        Offsets(file_table(path), BrokerConfig(), StillClock())
