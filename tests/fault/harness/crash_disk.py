@@ -2,8 +2,8 @@
 
 What was synced is there. Of what was not, anything may be: each write whole, torn at a sector, or not at all; a name
 that was not synced to its folder is there or not; a file renamed without that has its old name or its new one, with
-whatever of its content survives. Changes of names in one folder, and of one file's size, survive in their order, as in
-every journal.
+whatever of its content survives. Names and set sizes survive in their order, as in every journal; a file that grows
+by a write has its new size when the file system gets to it.
 
     keep all       as if only the process had died
     lose all       nothing but what was synced
@@ -29,6 +29,7 @@ from tests.unit.store.kit import QuickFs
 
 from cometmq.store.fs import Buffer
 
+JOURNAL: Final = 0  # the order of names and set sizes; others are named by inode
 MODES: Final = ("keep all", "lose all", "prefix", "some 512", "some 4096")
 
 
@@ -70,6 +71,8 @@ class CrashDisk(QuickFs):
                     self.start.names[str(path)] = inode
                     self.start.contents[inode] = bytearray(path.read_bytes())
         self._names = dict(self.start.names)
+        self._unsynced: dict[int, list[int]] = {}  # by inode: writes since its last sync
+        self.dropped: set[int] = set()  # writes that a failed sync has forgotten
 
     # What the store calls
 
@@ -87,6 +90,10 @@ class CrashDisk(QuickFs):
 
     def _note(self, what: str, fd: int, number: int = 0, data: bytes = b"") -> None:
         path, inode = self.open_files[fd]
+        if what == "sync":
+            self._unsynced.pop(inode, None)
+        else:
+            self._unsynced.setdefault(inode, []).append(len(self.steps))
         self.steps.append(Step(what, path, inode, number, data))
 
     def preallocate(self, fd: int, size: int) -> None:
@@ -109,6 +116,10 @@ class CrashDisk(QuickFs):
 
     def sync(self, fd: int) -> None:
         self._note("sync", fd)
+
+    def drop_unsynced(self, fd: int) -> None:
+        """What Linux does when a sync fails: the pages count as clean, and no later sync brings them to the disk."""
+        self.dropped.update(self._unsynced.pop(self.open_files[fd][1], ()))
 
     def fsync_dir(self, path: str) -> None:
         self.steps.append(Step("sync_dir", path))
@@ -159,8 +170,9 @@ class CrashDisk(QuickFs):
                 named[step.path] = number
         image = Image(dict(self.start.names), {key: bytearray(data) for key, data in self.start.contents.items()})
         sizes = {inode: len(content) for inode, content in image.contents.items()}
+        seen_sizes = dict(sizes)  # what the process saw: a write within it makes no file grow
         cut = self._prefix_end(steps, chance) if mode == "prefix" else moment
-        ends: dict[str | int, int] = {}  # by folder or inode: names, or the size, change up to here
+        ends: dict[int, int] = {}  # by order: changes up to here are there
         for number, step in enumerate(steps):
             if step.what in ("create", "rename", "unlink"):
                 since = named.get(step.path.rpartition("/")[0], -1)
@@ -171,9 +183,13 @@ class CrashDisk(QuickFs):
             elif step.what in ("grow", "size", "write"):
                 content = image.contents.setdefault(step.inode, bytearray())
                 since = synced.get(step.inode, -1)
-                if self._survives_in_order(number, step.inode, since, mode, cut, moment, ends, chance):
+                order = step.inode if step.what == "write" else JOURNAL
+                seen_size = seen_sizes.get(step.inode, 0)
+                seen_sizes[step.inode] = _resized(seen_size, step)
+                grows = step.what != "write" or seen_size < seen_sizes[step.inode]
+                if grows and self._survives_in_order(number, order, since, mode, cut, moment, ends, chance):
                     sizes[step.inode] = _resize(content, sizes.get(step.inode, 0), step)
-                if step.what != "write":
+                if step.what != "write" or (number in self.dropped and mode != "keep all"):
                     continue
                 if number < since or mode == "keep all" or (mode == "prefix" and number < cut):
                     _write(content, step.number, step.data)
@@ -193,24 +209,24 @@ class CrashDisk(QuickFs):
     def _survives_in_order(
         self,
         number: int,
-        of: str | int,
+        order: int,
         since: int,
         mode: str,
         cut: int,
         moment: int,
-        ends: dict[str | int, int],
+        ends: dict[int, int],
         chance: random.Random,
     ) -> bool:
-        """Whether a change that a journal keeps in order is there: one of a folder's names, or of a file's size."""
+        """Whether a change that is kept in an order is there: the journal's, or that of one file's growth by writes."""
         if number < since or mode == "keep all":
             return True
         if mode == "lose all":
             return False
         if mode == "prefix":
             return number <= cut
-        if of not in ends:
-            ends[of] = chance.randrange(max(since, 0), moment + 1)
-        return number < ends[of]
+        if order not in ends:
+            ends[order] = chance.randrange(moment + 1)
+        return number < ends[order]
 
 
 def _rename(image: Image, step: Step) -> None:
@@ -224,12 +240,13 @@ def _rename(image: Image, step: Step) -> None:
 
 def _resize(content: bytearray, size: int, step: Step) -> int:
     """The size after a step; what is cut off reads as zeros if the file grows again."""
-    if step.what == "write":
-        return max(size, step.number + len(step.data))
-    if step.what == "grow":
-        return max(size, step.number)
-    del content[step.number :]
-    return step.number
+    if step.what == "size":
+        del content[step.number :]
+    return _resized(size, step)
+
+
+def _resized(size: int, step: Step) -> int:
+    return step.number if step.what == "size" else max(size, step.number + len(step.data))
 
 
 def _write(content: bytearray, at: int, data: bytes) -> None:

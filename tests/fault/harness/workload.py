@@ -56,7 +56,7 @@ class Workload:
         self.clock = HandClock()
         self.ledger = Ledger()
         self.promises: list[Promised] = []
-        self.errors: list[StoreError] = []
+        self.errors: list[StoreError | OSError] = []
         self.deleted: dict[Queue, int] = {}
         self.table = TableFile(fs, str(root / TABLE))
         self.table_saved = self.table_tried = 0
@@ -96,10 +96,12 @@ class Workload:
     def disk_errors_allowed(self) -> Iterator[None]:
         try:
             yield
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             self.errors.append(error)
 
     def start(self) -> None:
+        if getattr(self.fs, "failed", "") in ("sync", "fsync_dir"):
+            return  # who starts again without a new boot still reads what the disk has lost
         with self.disk_errors_allowed():
             self.store = open_small(self.root, self.fs, self.clock, **self.config)
 
@@ -145,9 +147,10 @@ class Workload:
         self.fs.used_ratio = lambda path: SPACE_IS_SHORT  # type: ignore[method-assign]
         try:
             with self.disk_errors_allowed():
+                decided = self.note()
                 gone = self.store.expire()
                 self.deleted = {(TOPIC, q): self.store.min_offset(TOPIC, q) for q in QUEUES}
-                self.promise()
+                self.promise(decided)
                 self.store.remove_files(gone)
         except OSError:
             pass  # a file that could not be removed is there after the next start; retention comes again
@@ -165,9 +168,10 @@ class Workload:
                 store.close()
         self.start()
 
-    def promise(self) -> None:
+    def promise(self, moment: int | None = None) -> None:
+        since = self.note() if moment is None else moment
         self.promises.append(
-            Promised(self.note(), len(self.ledger.promised), dict(self.deleted), self.table_saved, self.table_tried)
+            Promised(since, len(self.ledger.promised), dict(self.deleted), self.table_saved, self.table_tried)
         )
 
     # The judge
