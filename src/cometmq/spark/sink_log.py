@@ -44,8 +44,8 @@ class SinkLogDamaged(CometError):
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(
-            f"{path} of the sink's log is damaged: {why}. It says which messages of its batch are delivered; bring it back "
-            "from a copy. Without it nobody can tell, and a new checkpoint and a new sinkLog are needed"
+            f"{path} of the sink's log is damaged: {why}. It says which messages of its batch are delivered; bring it "
+            "back from a copy. Without it nobody can tell, and a new checkpoint and a new sinkLog are needed"
         )
 
 
@@ -158,8 +158,8 @@ class SinkLog:
         parts = urlsplit(where)
         if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc not in ("", "localhost")):
             raise InvalidArgument(
-                f"the option sinkLog is {where!r}; a path that the driver reaches as a file is needed (a local disk, or a "
-                "mounted file system that keeps hard links): a manifest must be on the disk, and must never be replaced"
+                f"the option sinkLog is {where!r}; a path that the driver reaches as a file is needed (a local disk, "
+                "or a mounted file system with hard links): a manifest must be on the disk, and must never be replaced"
             )
         folder = Path(unquote(parts.path) if parts.scheme == "file" else where)
         if not folder.is_absolute():
@@ -181,7 +181,7 @@ class SinkLog:
 
     # --- deciding
 
-    def list(self, manifest: Manifest) -> Manifest:
+    def decide(self, manifest: Manifest) -> Manifest:
         """Decide a batch, durably; returns what counts, which is another's if it was decided before."""
         path = self._path(manifest.query, manifest.batch, _MANIFEST)
         if not path.parent.exists():
@@ -214,6 +214,9 @@ class SinkLog:
         """All of it is delivered."""
         self._put(self._path(manifest.query, manifest.batch, _DONE), b"")
         self._tidy(manifest.query)
+
+    def is_finished(self, manifest: Manifest) -> bool:
+        return self._path(manifest.query, manifest.batch, _DONE).exists()
 
     def _tidy(self, query: str) -> None:
         for batch in self._batches(query, _MANIFEST)[:-KEPT_COUNT]:
@@ -282,7 +285,7 @@ class SinkLog:
 
     def _batches(self, query: str, ending: str) -> list[int]:
         try:
-            found = os.listdir(self.folder / query)
+            found = [path.name for path in (self.folder / query).iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
         stems = [name.removesuffix(ending) for name in found if name.endswith(ending)]

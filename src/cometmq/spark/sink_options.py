@@ -56,16 +56,20 @@ class WriteOptions:
         exactly = words.one_of("guarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE) == EXACTLY_ONCE
         if exactly and sink_log is None:
             raise InvalidArgument(
-                "guarantee=exactly-once needs the option sinkLog: a folder that every driver of this query reaches, where it "
-                "writes down what a batch consists of before it is delivered"
+                "guarantee=exactly-once needs the option sinkLog: a folder that every driver of this query reaches, "
+                "where it writes down what a batch consists of before it is delivered"
             )
         if sink_log is not None and not exactly:
             raise InvalidArgument("the option sinkLog is of guarantee=exactly-once")
         write_id = words.text("writeId")
         if write_id is not None and (is_stream or not exactly):
-            raise InvalidArgument("the option writeId is of batch writes with guarantee=exactly-once: it names one of them")
+            raise InvalidArgument(
+                "the option writeId is of batch writes with guarantee=exactly-once: it names one of them"
+            )
         if write_id is not None and NAME.fullmatch(write_id) is None:
-            raise InvalidArgument(f"the option writeId is {write_id!r}; letters, digits, _ . and - are possible, 100 of them")
+            raise InvalidArgument(
+                f"the option writeId is {write_id!r}; letters, digits, _ . and - are possible, 100 of them"
+            )
         group = group_of(words, "producerGroup")
         if group is None:
             group = f"spark-{SinkLog.at(sink_log).id[:16]}" if exactly and sink_log is not None else "spark-sink"

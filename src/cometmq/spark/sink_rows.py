@@ -4,7 +4,7 @@
     topic        string                 unless the option `topic` names one for all; a row without one goes there
     tags keys shardingKey               string; keys may be an array of strings, too
     properties   map<string, string>    names that the system reserves are left out: rows that were read can be written
-    delayLevel   a whole number         one of the broker's levels
+    delayLevel   a whole number         one of the broker's levels; 0 is none
     deliverAt    timestamp              or a whole number, in milliseconds since 1970
 
 An id tells the same row again after a replay: it is that of `idColumn`, or is made of query, batch, partition and the
@@ -35,7 +35,6 @@ from pyspark.sql.types import (
     ShortType,
     StringType,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
@@ -52,7 +51,7 @@ _KINDS: Final[dict[str, tuple[str, tuple[type[DataType], ...]]]] = {
     "properties": ("map<string, string>", (MapType,)),
     "shardingKey": ("string", (StringType,)),
     "delayLevel": ("int", _WHOLE),
-    "deliverAt": ("timestamp, or bigint in milliseconds", (TimestampType, TimestampNTZType, LongType)),
+    "deliverAt": ("timestamp, or bigint in milliseconds", (TimestampType, LongType)),
 }
 _ROWS_PER_HASH: Final = 1 << 16
 
@@ -76,7 +75,9 @@ class Columns:
             if id_column is not None and field.name.lower() == id_column.lower():
                 id_at = at
                 if not isinstance(field.dataType, StringType):
-                    raise InvalidArgument(f"idColumn {field.name} is {field.dataType.simpleString()}; string is expected")
+                    raise InvalidArgument(
+                        f"idColumn {field.name} is {field.dataType.simpleString()}; string is expected"
+                    )
                 if name is None:
                     continue
             if name is None:
@@ -139,7 +140,7 @@ class Columns:
             properties={name: text for name, text in found if name not in RESERVED and text} if found else {},
             sharding_key=sharding_key,
         )
-        return Row(message, own_id, level, _time(at) if at is not None else None)
+        return Row(message, own_id, level or None, _time(at) if at is not None else None)
 
 
 class Row(NamedTuple):

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from cometmq.spark.carried import carried
+from cometmq.spark.catalog import catalog_options, kept_options, with_options
 
 
 class RocketSource(DataSource):
@@ -31,19 +32,24 @@ class RocketSource(DataSource):
         return carried(revived, dict(self.options))
 
     def schema(self) -> StructType:
+        from cometmq.spark.options import READING, WRITING, Words
         from cometmq.spark.tables import table_of
 
-        return table_of(self.options).spark_schema()
+        options = catalog_options(self.options)
+        if options is None:
+            return table_of(self.options).spark_schema()
+        Words(options).check_known((*READING, *WRITING))
+        return with_options(table_of(options).spark_schema(), options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from cometmq.spark.tables import table_of
 
-        return table_of(self.options).reader(schema)
+        return table_of({**kept_options(schema), **self.options}).reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from cometmq.spark.tables import table_of
 
-        return table_of(self.options).stream_reader(schema)
+        return table_of({**kept_options(schema), **self.options}).stream_reader(schema)
 
 
 def revived(options: MutableMapping[str, str]) -> RocketSource:

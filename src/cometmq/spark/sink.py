@@ -1,0 +1,162 @@
+"""The sink: what `write` and `writeStream` of `format("rocketmq")` make.
+
+    at-least-once   tasks send, and end when brokers have acknowledged every row; the driver has nothing to do
+    exactly-once    tasks send half messages; the driver decides and delivers (`sink_ends`, `sink_log`)
+
+Spark makes a writer on the driver for every batch, sends it to the tasks, and makes another one to commit; so writers
+hold options and what the log listed when they were made, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from cometmq.errors import InvalidArgument
+from cometmq.spark.carried import carried
+from cometmq.spark.sink_clients import check_sure, producer_of, run
+from cometmq.spark.sink_ends import Decider
+from cometmq.spark.sink_log import Attempt
+from cometmq.spark.sink_options import WriteOptions
+from cometmq.spark.sink_rows import Columns
+from cometmq.spark.sink_sending import TASKS_SUFFIX, Piece, TaskSender
+
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+BATCH_PROPERTY: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task did; without `attempt` it left the batch alone, because it is decided already."""
+
+    query: str
+    batch: int
+    attempt: Attempt | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What writers carry to the tasks."""
+
+    options: WriteOptions
+    columns: Columns
+    listed: Mapping[str, int]  # the last batch of each query that is decided
+
+    @classmethod
+    def of(cls, given: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool) -> Plan:
+        if overwrite:
+            raise InvalidArgument(
+                "a topic cannot be overwritten: "
+                + ("use outputMode append or update" if is_stream else 'use mode("append")')
+            )
+        options = WriteOptions.of(given, is_stream=is_stream)
+        columns = Columns.of(schema, options.topic, options.id_column)
+        if not options.exactly_once:
+            return cls(options, columns, {})
+        if columns.delay is not None:
+            raise InvalidArgument(
+                f"the column {columns.delay} and guarantee=exactly-once exclude each other: a half message has no delay"
+            )
+        if options.topic is not None:
+            _check_topic(options, options.topic)
+        return cls(options, columns, options.log().listed())
+
+    def write(self, batches: Iterator[pyarrow.RecordBatch], piece: Piece) -> Written:
+        if piece.batch <= self.listed.get(piece.query, -1):
+            deque(batches, maxlen=0)
+            return Written(piece.query, piece.batch, None, 0)
+        sender = TaskSender(self.options, self.columns, piece)
+        attempt = sender.write(batches)
+        return Written(piece.query, piece.batch, attempt if self.options.exactly_once else None, sender.count)
+
+    def commit(self, written: Sequence[WriterCommitMessage | None]) -> None:
+        if not self.options.exactly_once:
+            return
+        decider = Decider(self.options)
+        done = [one for one in written if isinstance(one, Written)]
+        if done:
+            attempts = [one.attempt for one in done if one.attempt is not None]
+            decider.commit(done[0].query, done[0].batch, attempts)
+        else:
+            decider.finish()
+
+    def abort(self, written: Sequence[WriterCommitMessage | None]) -> None:
+        done = [one for one in written if isinstance(one, Written) and one.attempt is not None]
+        if done:
+            attempts = [one.attempt for one in done if one.attempt is not None]
+            Decider(self.options).abort(done[0].query, done[0].batch, attempts)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a table, once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return carried(BatchWriter, self._plan)
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        return self._plan.write(iterator, Piece(self._plan.options.write_id, 0, _task().partitionId()))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._plan.abort(messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes one batch of a stream after the other."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return carried(StreamWriter, self._plan)
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
+        task = _task()
+        query, batch = task.getLocalProperty(QUERY_PROPERTY), task.getLocalProperty(BATCH_PROPERTY)
+        if query is None or batch is None:
+            raise InvalidArgument("this version of Spark does not tell its tasks which query and batch they are of")
+        return self._plan.write(iterator, Piece(query, int(batch), task.partitionId()))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._plan.commit(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._plan.abort(messages)
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    return BatchWriter(Plan.of(options, schema, overwrite, is_stream=False))
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    return StreamWriter(Plan.of(options, schema, overwrite, is_stream=True))
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None
+    return task
+
+
+def _check_topic(options: WriteOptions, topic: str) -> None:
+    """Say on the driver, before the first task, that a broker cannot do it."""
+
+    async def check() -> None:
+        producer = await producer_of(options.client, f"{options.group}{TASKS_SUFFIX}")
+        for queue in await producer.instance.writable_queues(topic):
+            await check_sure(producer, options.client.namesrv, queue.broker_name or "")
+
+    run(check)

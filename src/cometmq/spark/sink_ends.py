@@ -1,0 +1,189 @@
+"""What the driver does under exactly-once: it decides batches, delivers what is decided, and answers brokers that ask.
+
+    tasks:   half messages ──────────────> brokers          each attempt with a mark of its own
+    driver:  manifest ──> sinkLog                           from here on the batch is decided
+             END_TRANSACTIONS ───────────> brokers          in the order of the rows; repeated until it is so
+             done ──> sinkLog
+
+A driver that dies before the manifest leaves half messages that nobody lists; the batch is run again, and when that run
+is listed they are rolled back. One that dies after it leaves a decided batch: the next driver is told by the log not to
+send it again, and delivers what is listed. Brokers that ask are answered from the log alone, so any process may answer:
+
+    listed          the whole batch is delivered, in its order (this one is not told alone: it would overtake others)
+    not listed      roll back: an attempt that lost, a driver that died, a send that was tried twice
+    not decided     nobody knows yet
+
+Spark gives the driver's Python no process of its own that lives as long as the query; it keeps the one that committed
+for a minute or so, and that is when brokers are answered. In between they wait: these half messages are patient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from cometmq.client.many_ends import end_many
+from cometmq.client.message import ReceivedMessage
+from cometmq.client.producer import Producer
+from cometmq.client.transaction import Decision
+from cometmq.errors import CometError, TopicNotFound
+from cometmq.model import properties
+from cometmq.spark.sink_clients import may_pass, producer_of, run, tries
+from cometmq.spark.sink_log import Attempt, Manifest, Mark, Verdict
+from cometmq.spark.sink_options import WriteOptions
+from cometmq.wire.bodies.positions import Position
+from cometmq.wire.requests.extensions import Ended
+
+log = logging.getLogger("cometmq.spark")
+
+CHUNK: Final = 1024  # half messages in one request
+AT_ONCE: Final = 8  # attempts whose ends are under way together
+END_TIMEOUT_MS: Final = 30_000
+
+_WHY: Final = {
+    Ended.OTHERWISE: "were rolled back or given up, though the sink's log lists them",
+    Ended.NOTHING_THERE: "are gone: they were older than fileReservedTime, or the broker lost what it had acknowledged",
+    Ended.NOT_YOURS: "are others: the broker's store is not the one that they were sent to",
+    Ended.NOBODY_KNOWS: "ended before the broker started, and its index cannot tell how (messageIndexEnable)",
+}
+
+
+class BatchLost(CometError):
+    """Messages of a decided batch that cannot be delivered any more."""
+
+
+class Decider:
+    """Ends what tasks have begun."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._log = options.log()
+        self._finishing: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def commit(self, query: str, batch: int, attempts: Iterable[Attempt]) -> None:
+        """Decide a batch, or take the decision that stands, and deliver it."""
+        mine = Manifest(query, batch, self._options.group, tuple(one for one in attempts if one.places))
+        decided = self._log.decide(mine) if mine.attempts else self._log.find(query, batch)
+        if decided is None:
+            return  # a batch without rows
+
+        async def deliver() -> None:
+            if decided.attempts != mine.attempts:
+                await self._roll_back(mine)
+            if not self._log.is_finished(decided):
+                await self._deliver(decided)
+
+        run(deliver)
+
+    def finish(self) -> None:
+        """Deliver whatever is decided and not done."""
+        for manifest in self._log.unfinished():
+            run(lambda manifest=manifest: self._deliver(manifest))  # type: ignore[misc]
+
+    def abort(self, query: str, batch: int, attempts: Iterable[Attempt]) -> None:
+        """Drop what was written, unless the batch is decided: then it stands, and will be delivered."""
+        if self._log.find(query, batch) is None:
+            mine = Manifest(query, batch, self._options.group, tuple(attempts))
+            run(lambda: self._roll_back(mine))
+
+    # --- on the loop
+
+    async def _producer(self, topics: Iterable[str]) -> Producer:
+        """A producer of the group that is asked, with connections to where these topics are."""
+        producer = await producer_of(self._options.client, self._options.group, self._answer)
+        for topic in topics:
+            await producer.instance.writable_queues(topic)
+        return producer
+
+    async def _deliver(self, manifest: Manifest) -> None:
+        await self._end(manifest, Decision.COMMIT)
+        await asyncio.to_thread(self._log.finished, manifest)
+
+    async def _roll_back(self, manifest: Manifest) -> None:
+        """As far as brokers can be reached now; of the rest they will ask."""
+        try:
+            await self._end(manifest, Decision.ROLLBACK, retry_ms=0)
+        except CometError as fault:
+            log.info(
+                "half messages of batch %d of %s are left to be asked about: %s", manifest.batch, manifest.query, fault
+            )
+
+    async def _end(self, manifest: Manifest, decision: Decision, retry_ms: int | None = None) -> None:
+        retry_ms = self._options.retry_ms if retry_ms is None else retry_ms
+        gate = asyncio.Semaphore(AT_ONCE)
+
+        async def one(attempt: Attempt) -> Counter[Ended]:
+            async with gate:
+                return await self._end_attempt(manifest, attempt, decision, retry_ms)
+
+        tasks = [asyncio.create_task(one(attempt)) for attempt in manifest.attempts]
+        try:
+            ended = sum(await asyncio.gather(*tasks), Counter())
+        finally:
+            for task in tasks:
+                task.cancel()
+        lost = {how: count for how, count in ended.items() if how is not Ended.AS_ASKED}
+        if lost and decision is Decision.COMMIT:
+            told = "; ".join(f"{count} {_WHY[how]}" for how, count in lost.items())
+            raise BatchLost(
+                f"of the {ended.total()} messages of batch {manifest.batch} of {manifest.query}, "
+                f"{ended[Ended.AS_ASKED]} are delivered and {sum(lost.values())} cannot be: {told}. "
+                f"To go on without them, make an empty file {manifest.batch:020}.done in "
+                f"{self._log.folder}/{manifest.query}"
+            )
+
+    async def _end_attempt(
+        self, manifest: Manifest, attempt: Attempt, decision: Decision, retry_ms: int
+    ) -> Counter[Ended]:
+        ended: Counter[Ended] = Counter()
+        for broker, positions in attempt.positions():
+            for start in range(0, len(positions), CHUNK):
+                chunk = positions[start : start + CHUNK]
+                async for one in tries(retry_ms, _may_pass):
+                    with one:
+                        ended.update(await self._end_chunk(manifest, attempt, broker, chunk, decision))
+        return ended
+
+    async def _end_chunk(
+        self, manifest: Manifest, attempt: Attempt, broker: str, chunk: list[Position], decision: Decision
+    ) -> list[Ended]:
+        producer = await self._producer(attempt.topics)
+        instance = producer.instance
+        mark = manifest.mark(attempt)
+        return await end_many(instance, broker, manifest.group, decision, chunk, mark=mark, timeout_ms=END_TIMEOUT_MS)
+
+    # --- answering
+
+    async def _answer(self, message: ReceivedMessage) -> Decision:
+        found = message.properties
+        mark = Mark.parse(found.get(properties.PATIENCE_MARK, ""))
+        place = found.get(properties.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
+        if mark is None or not place.isdecimal():
+            return Decision.UNKNOWN
+        verdict = await asyncio.to_thread(self._log.verdict, mark, message.broker_name, int(place))
+        if verdict is Verdict.UNLISTED:
+            return Decision.ROLLBACK
+        if verdict is Verdict.LISTED and (mark.query, mark.batch) not in self._finishing:
+            self._finish_aside(mark)
+        return Decision.UNKNOWN
+
+    def _finish_aside(self, mark: Mark) -> None:
+        async def finish() -> None:
+            manifest = await asyncio.to_thread(self._log.find, mark.query, mark.batch)
+            if manifest is not None:
+                try:
+                    await self._deliver(manifest)
+                except CometError as fault:
+                    log.warning("%s", fault)
+
+        key = mark.query, mark.batch
+        task = self._finishing[key] = asyncio.get_running_loop().create_task(finish())
+        task.add_done_callback(lambda _: self._finishing.pop(key, None))
+
+
+def _may_pass(fault: CometError) -> bool:
+    """Topics of half messages exist, though no name server may know them for a moment."""
+    return may_pass(fault) or isinstance(fault, TopicNotFound)
