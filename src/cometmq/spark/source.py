@@ -38,7 +38,8 @@ class RocketSource(DataSource):
         options = catalog_options(self.options)
         if options is None:
             return table_of(self.options).spark_schema()
-        Words(options).check_known((*READING, *WRITING))
+        if "storePath" not in (words := Words(options)):
+            words.check_known((*READING, *WRITING))
         return with_options(table_of(options).spark_schema(), options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
