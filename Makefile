@@ -8,7 +8,7 @@ ARGS   ?=
 COMPILED := $(wildcard src/cometmq/*.pyx src/cometmq/*/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit interop differential bench format clean
+.PHONY: help setup run test check unit interop differential fault bench format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ interop: $(VENV)/.dev ## Apache RocketMQ's own clients against CometMQ
 
 differential: $(VENV)/.dev ## the same requests to Apache RocketMQ and to CometMQ, and each on the other's store
 	$(BIN)/pytest tests/differential $(ARGS)
+
+fault: $(VENV)/.dev ## kills, power cuts and failing disks in full numbers, for hours (SHARE=0.01 SEED=7 ARGS="-k kill")
+	FAULT_SHARE=$(or $(SHARE),1) FAULT_SEED=$(SEED) $(BIN)/pytest -s tests/fault $(ARGS)
 
 bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0; writes docs/performance.md
 	$(BIN)/python -m bench $(ARGS)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.fault.harness import rows
+from tests.fault.harness import capabilities, rows
 
 SHARED_MEMORY = Path("/dev/shm")
 HERE = Path(__file__).parent
@@ -29,3 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.path.parent == HERE:
                 item.add_marker(pytest.mark.timeout(0), append=False)  # hours
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if len(capabilities.skipped) > capabilities.accepted():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if capabilities.skipped:
+        terminalreporter.section("fault tests that did not run", red=True)
+        terminalreporter.line(
+            f"{len(capabilities.skipped)} were skipped, for want of {', '.join(sorted(set(capabilities.skipped)))}; "
+            f"{capabilities.accepted()} are accepted (FAULT_SKIPS): run them where they can run"
+        )
