@@ -577,6 +577,22 @@ ENTRIES: Final = (
         when=_both(_is_whole),
     ),
     Entry(
+        title="Where a master's log ends",
+        kind="mask",
+        why="It depends on everything else that the broker has stored.",
+        where="body.*masterCommitLogMaxOffset",
+        codes=frozenset({907}),
+        when=_both(_is_whole),
+    ),
+    Entry(
+        title="What a CometMQ slave asks of its master",
+        kind="difference",
+        why="The status of a master carries `cometmq`, from which a CometMQ slave learns that it can ask for the whole "
+        "log. Java skips the key.",
+        where="body.json.cometmq*",
+        codes=frozenset({907}),
+    ),
+    Entry(
         title="Places in the log that the index knows",
         kind="mask",
         why="They depend on everything else that the broker has stored.",

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.ha.config import HaConfig
 from cometmq.config import java_key
 from cometmq.namesrv.config import NamesrvConfig
 from cometmq.store.config import StoreConfig
@@ -29,7 +30,12 @@ This page is rendered from the declarations in the code; a test holds the two to
 
 def render() -> str:
     parts = [INTRODUCTION]
-    for title, section in (("Broker", BrokerConfig), ("Store", StoreConfig), ("Name server", NamesrvConfig)):
+    for title, section in (
+        ("Broker", BrokerConfig),
+        ("Store", StoreConfig),
+        ("Replication", HaConfig),
+        ("Name server", NamesrvConfig),
+    ):
         parts.append(f"\n## {title}\n\n| key | default |\n|---|---|\n")
         parts += [f"| `{_key(item)}` | {_default(item)} |\n" for item in dataclasses.fields(section)]
     return "".join(parts)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from cometmq.broker import acting, assignment, delay, locks, pop, reply, retry, timer, transaction
+from cometmq.broker import acting, assignment, delay, ha, locks, pop, reply, retry, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.acting.group import BrokerGroup
 from cometmq.broker.acting.reading_place import ReadingPlace
@@ -93,7 +93,7 @@ class Broker:
         self.settings = settings
         self._clock = clock or SystemClock()
         self._closing = AsyncExitStack()
-        self.address = ""
+        self.address = self.ha_address = ""
         self.port = 0
 
     async def start(self) -> None:
@@ -121,7 +121,7 @@ class Broker:
         config = dataclasses.replace(config, listen_port=self.port)
         ip = config.broker_ip1 or "127.0.0.1"
         self.address = _join(ip, self.port)
-        ha_address = _join(config.broker_ip2 or ip, sockets[2].getsockname()[1])
+        ha_address = self.ha_address = _join(config.broker_ip2 or ip, sockets[2].getsockname()[1])
 
         loop = asyncio.get_running_loop()
         store_config = self.settings.store
@@ -191,10 +191,11 @@ class Broker:
         messages.add_stage(refuse_stray_number, properties.INNER_NUM)
         own_properties = {**acknowledgements.fixed_fields, properties.CLUSTER: config.broker_cluster_name}
         sent = SentProperties(own_properties, messages.special_keys, lambda: unique_ids.make(self._clock.now_ms()))
+        admission = Admission(config, durability)
         send = Send(
             topics,
             TargetTopics(config, topics),
-            Admission(config, durability),
+            admission,
             Intake(config, topics, store, durability, messages, sent),
             BatchIntake(store, durability, sent),
             sent,
@@ -222,10 +223,20 @@ class Broker:
         )
         for install in CAPABILITIES:
             install(core)
+        master = slave = None
+        if core.role.is_slave:  # its HA port is held, and not served
+            slave = ha.install_slave(core, self.settings.ha)
+        else:
+            master = ha.install_master(core, self.settings.ha)
+            admission.too_few_replicas = master.too_few_replicas
         closing.push_async_callback(routes.close)
         self.codes = routes.codes
 
         registration = Registration(config, self.address, ha_address, topics, name_servers)
+        if slave is not None:
+            registration.on_master = slave.told
+            find_master = slave.master_finder(registration.announce_all)
+            core.jobs.append(Job("looking for the master", ha.FIND_MASTER_EVERY_S, find_master))
 
         def announce(topic: TopicConfig | None) -> None:
             send.forget()
@@ -237,8 +248,10 @@ class Broker:
         closing.callback(server.stop_taking)
         if config.enable_shutdown_gracefully:
             closing.push_async_callback(server.drain, routes.send_away, config.shutdown_wait_time_seconds)
-        for sock in sockets[:2]:  # the HA port is held for the replication that comes
+        for sock in sockets[:2]:
             await server.listen(sock)
+        if master is not None:
+            await master.listen(sockets[2])
         upkeep = Upkeep(store)
         closing.callback(upkeep.close)
         closing.push_async_callback(registration.close)

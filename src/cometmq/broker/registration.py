@@ -2,7 +2,7 @@
 
 Each name server is told on its own, every 30 s and at once when a topic changes, in which case only the
 changed topics go. One that cannot be reached costs the others nothing; it is told again at the next round.
-What the reply says of ordered topics goes back into the topics.
+What the reply says of ordered topics goes back into the topics; to a slave it says who is the master (`on_master`).
 
 Mirrors: BrokerOuterAPI.registerBrokerAll, BrokerController.registerIncrementBrokerData.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
+from collections.abc import Callable
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.topics import Topics
@@ -22,7 +23,7 @@ from cometmq.net.pool import Pool
 from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.bodies.registration import Registration as Announcement
 from cometmq.wire.bodies.registration import encode_registration
-from cometmq.wire.requests.namesrv import RegisterBroker, UnregisterBroker
+from cometmq.wire.requests.namesrv import RegisterBroker, RegisterBrokerReply, UnregisterBroker
 
 log = logging.getLogger("cometmq.broker")
 
@@ -45,6 +46,7 @@ class Registration:
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: set[str] = set()
         self._closed = False
+        self.on_master: Callable[[str | None, str | None], None] = lambda ha_address, address: None
 
     async def announce_all(self) -> None:
         """Tell everybody everything."""
@@ -94,6 +96,8 @@ class Registration:
         try:
             channel = await self._pool.channel(namesrv, timeout_ms=min(timeout_ms, 3_000))
             answer = await channel.call(request, body, timeout_ms=timeout_ms)
+            said = RegisterBrokerReply.read(answer.ext)
+            self.on_master(said.ha_server_addr, said.master_addr)
             if answer.body:
                 self._topics.follow_order_config(decode_kv_table(answer.body))
         except CometError as fault:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cometmq import config
 from cometmq.broker.config import MASTER_ID, BrokerConfig
+from cometmq.broker.ha.config import HaConfig
+from cometmq.broker.role import ROLES, SLAVE, SYNC_MASTER
 from cometmq.errors import ConfigError
 from cometmq.net.server import outward_ip
 from cometmq.store.config import StoreConfig
@@ -19,6 +21,7 @@ from cometmq.store.config import StoreConfig
 ANY_ADDRESS = ("0.0.0.0", "::", "")
 # Keys that Java's files carry and that have no counterpart here: accepted in silence.
 _NOT_OURS = ("rocketmqHome", "JAVA_HOME")
+_BROKER_ID_MAX = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class BrokerSettings:
     store: StoreConfig
     advertised_how: str
     warnings: tuple[str, ...] = ()
+    ha: HaConfig = field(default_factory=HaConfig)
 
     @property
     def loopback_only(self) -> bool:
@@ -43,22 +47,31 @@ def load_settings(values: Mapping[str, str]) -> BrokerSettings:
         raise ConfigError(f"listenPort={broker.listen_port}: 0 to 65534 are possible")
     if broker.default_message_request_mode not in ("PULL", "POP"):
         raise ConfigError(f"defaultMessageRequestMode={broker.default_message_request_mode}: PULL and POP are known")
+    ha = config.section(HaConfig, values)
     ip, how = _advertise(broker)
-    broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip, broker_id=MASTER_ID)
+    broker_id = _broker_id(broker)
+    broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip, broker_id=broker_id)
     known = [key for key in values if key not in _NOT_OURS]
-    warnings = config.unknown_keys(known, (BrokerConfig, StoreConfig)) + _role_warnings(broker)
-    return BrokerSettings(broker, store, how, tuple(warnings))
+    warnings = config.unknown_keys(known, (BrokerConfig, StoreConfig, HaConfig)) + _role_warnings(broker, ha)
+    return BrokerSettings(broker, store, how, tuple(warnings), ha)
 
 
-def _role_warnings(broker: BrokerConfig) -> list[str]:
-    """There is no replication yet: a slave would take writes of its own, so it is not started."""
-    if broker.broker_role == "ASYNC_MASTER":
-        return []
-    if broker.broker_role == "SYNC_MASTER":
-        return ["brokerRole=SYNC_MASTER: there is no replication yet, so an acknowledgement waits for no slave"]
-    if broker.broker_role == "SLAVE":
-        raise ConfigError("brokerRole=SLAVE: there is no replication yet; use ASYNC_MASTER")
-    raise ConfigError(f"brokerRole={broker.broker_role}: ASYNC_MASTER, SYNC_MASTER and SLAVE are known")
+def _broker_id(broker: BrokerConfig) -> int:
+    """A master's is 0 whatever the file says, as in Java; a slave must have its own."""
+    if broker.broker_role not in ROLES:
+        raise ConfigError(f"brokerRole={broker.broker_role}: {', '.join(ROLES)} are known")
+    if broker.broker_role != SLAVE:
+        return MASTER_ID
+    if not MASTER_ID < broker.broker_id <= _BROKER_ID_MAX:
+        raise ConfigError(f"brokerId={broker.broker_id}: a slave's is greater than 0, and no other slave's")
+    return broker.broker_id
+
+
+def _role_warnings(broker: BrokerConfig, ha: HaConfig) -> list[str]:
+    if broker.broker_role == SYNC_MASTER and ha.in_sync_replicas == 1:
+        why = "the master itself is counted. Set inSyncReplicas=2 to have every acknowledged message on a slave, too"
+        return [f"brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for nobody: {why}"]
+    return []
 
 
 def _advertise(broker: BrokerConfig) -> tuple[str, str]:

@@ -16,6 +16,7 @@ Mirrors: DefaultHAConnection, DefaultHAClient.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -90,15 +91,14 @@ class TransferDecoder:
         self._held = 0
         self._wanted = _HEAD.size  # bytes until something can be said
 
-    def feed(self, data: bytes) -> list[tuple[int, memoryview]]:
-        """Raises `ProtocolError` for a length that no master sends; the stream ends there."""
+    def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
+        """Take all that this gives. Raises `ProtocolError` at a length that no master sends; the stream ends there."""
         self._pieces.append(data)
         self._held += len(data)
         if self._held < self._wanted:
-            return []
+            return
         view = memoryview(b"".join(self._pieces) if len(self._pieces) > 1 else data)
         at, end = 0, len(view)
-        transfers: list[tuple[int, memoryview]] = []
         self._wanted = _HEAD.size
         while end - at >= _HEAD.size:
             offset, size = _HEAD.unpack_from(view, at)
@@ -108,8 +108,7 @@ class TransferDecoder:
                 self._wanted = _HEAD.size + size
                 break
             at += _HEAD.size
-            transfers.append((offset, view[at : at + size]))
+            yield offset, view[at : at + size]
             at += size
         self._pieces = [bytes(view[at:])] if at < end else []
         self._held = end - at
-        return transfers

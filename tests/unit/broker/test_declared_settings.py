@@ -10,6 +10,7 @@ import pytest
 
 from cometmq.broker.app import Broker, load_settings
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.ha.config import HaConfig
 from cometmq.errors import ConfigError
 from cometmq.namesrv.config import NamesrvConfig
 from cometmq.net.pool import connect
@@ -19,7 +20,7 @@ SOURCES = Path(__file__).parents[3] / "src" / "cometmq"
 ONLY_SHOWN = {"rocketmq_home", "product_env_name"}  # part of the answer to get-config, as upstream
 
 
-@pytest.mark.parametrize("section", [BrokerConfig, StoreConfig, NamesrvConfig])
+@pytest.mark.parametrize("section", [BrokerConfig, StoreConfig, HaConfig, NamesrvConfig])
 def test_every_setting_is_read_somewhere(section: type) -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
     names = {item.name for item in dataclasses.fields(section)} - ONLY_SHOWN
@@ -27,14 +28,37 @@ def test_every_setting_is_read_somewhere(section: type) -> None:
     assert unread == set()
 
 
-@pytest.mark.parametrize("role", ["SLAVE", "master", ""])
+@pytest.mark.parametrize("role", ["master", ""])
 def test_a_role_that_cannot_be_played_is_refused(role: str) -> None:
     with pytest.raises(ConfigError, match="brokerRole"):
         load_settings({"brokerRole": role})
 
 
+def test_a_slave_needs_an_id_and_a_master_has_none() -> None:
+    with pytest.raises(ConfigError, match="brokerId"):
+        load_settings({"brokerRole": "SLAVE"})
+    assert load_settings({"brokerRole": "SLAVE", "brokerId": "2"}).broker.broker_id == 2
+    assert load_settings({"brokerRole": "SYNC_MASTER", "brokerId": "2"}).broker.broker_id == 0
+
+
 def test_a_role_that_promises_too_much_is_warned_about() -> None:
-    assert any("SYNC_MASTER" in warning for warning in load_settings({"brokerRole": "SYNC_MASTER"}).warnings)
+    assert any("waits for nobody" in warning for warning in load_settings({"brokerRole": "SYNC_MASTER"}).warnings)
+    assert not load_settings({"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2"}).warnings
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"inSyncReplicas": "0"},
+        {"minInSyncReplicas": "0"},
+        {"minInSyncReplicas": "2", "inSyncReplicas": "1"},
+        {"haTransferBatchSize": "0"},
+        {"haTransferBatchSize": str(4 << 20)},
+    ],
+)
+def test_replication_that_cannot_be_is_refused(keys: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(keys))):
+        load_settings(keys)
 
 
 async def test_the_ha_port_can_be_chosen(tmp_path: Path) -> None:

@@ -55,7 +55,6 @@ class FollowerStatus:
     def to_json(self) -> dict[str, Any]:
         address = {} if self.master_address is None else {"masterAddr": self.master_address}
         return address | {
-            "activated": False,
             "lastReadTimestamp": self.read_at_ms,
             "lastWriteTimestamp": self.written_at_ms,
             "masterFlushOffset": self.master_flushed_offset,

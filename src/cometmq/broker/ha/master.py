@@ -1,0 +1,273 @@
+"""The master's end: every slave that connects is sent the log from where it asks to go on.
+
+    first report    0: from the beginning of the last file, as Java's slaves expect; CometMQ's may ask for everything.
+                    Else from there, if the log has it. A slave that is ahead of us, or behind our first file, is told
+                    off: its log cannot become ours, and what to do stands in the log
+    then            bytes as soon as they may be seen, in transfers of `haTransferBatchSize`; a heartbeat after
+                    `haSendHeartbeatInterval` of silence. A slave silent for `haHousekeepingInterval` is dropped
+
+Under SYNC_FLUSH only what is on our disk is sent, so no crash of ours leaves a slave with bytes that we lost.
+What waits in a connection is bounded (`net.stream`); what is old is read from disk by a thread, never by the loop.
+
+Mirrors: DefaultHAService, DefaultHAConnection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from cometmq.broker.durability import Durability
+from cometmq.broker.ha.config import HaConfig
+from cometmq.broker.ha.replicas import Replicas
+from cometmq.errors import ProtocolError
+from cometmq.net.stream import Stream, listen
+from cometmq.store.engine import Store
+from cometmq.wire.bodies.ha_status import SlaveStatus
+from cometmq.wire.ha import Hello, ReportDecoder, encode_transfer_head
+
+log = logging.getLogger("cometmq.ha")
+
+SLAVES_MAX: Final = 64
+TICK_S: Final = 0.5
+PUSH_MAX: Final = 1 << 20  # bytes for one slave before the others have their turn
+
+
+class Link:
+    """The connection of one slave."""
+
+    def __init__(self, side: MasterSide, stream: Stream) -> None:
+        self._side = side
+        self._store = side.store
+        self._batch_size = side.config.ha_transfer_batch_size
+        self.stream = stream
+        self.replica = side.replicas.join(stream.host)
+        self._decoder = ReportDecoder()
+        self._from_first = False
+        self._loop = asyncio.get_running_loop()
+        self.next: int | None = None  # what is sent next; None until the slave has asked
+        self._loading = False
+        self.read_at = self.written_at = self._loop.time()
+        stream.on_data, stream.on_writable, stream.on_close = self._heard, self.push, self._gone
+
+    # --- listening
+
+    def _heard(self, data: bytes) -> None:
+        self.read_at = self._loop.time()
+        try:
+            said = self._decoder.feed(data)
+        except ProtocolError as fault:
+            self.drop(str(fault))
+            return
+        for word in said:
+            if isinstance(word, Hello):
+                self._from_first = word.from_first
+                self._side.name(self, word.broker_id)
+            elif self.next is None:
+                self._ask(word)
+            else:
+                self.replica.acknowledged = min(word, self.next)
+        if self.next is not None:
+            self._side.advance()
+
+    def _ask(self, offset: int) -> None:
+        """The first report: where the slave is."""
+        end, first = self._store.written_offset, self._store.min_physical_offset
+        if offset == 0:
+            self.next = first if self._from_first else end - end % self._store.config.mapped_file_size_commit_log
+        elif offset > end or self._side.was_ahead(self.stream.host, offset):
+            self._side.remember_ahead(self.stream.host, offset)
+            self.drop(
+                f"its log reaches to {offset}, ours did not when it came (now {end}): it holds what we do not have. If "
+                "this master lost messages, make that broker the master; else empty its store folder and start it again"
+            )
+            return
+        elif offset < first:
+            self.drop(
+                f"it asks for offset {offset}, and our log begins at {first}: empty its store folder and start it again"
+            )
+            return
+        else:
+            self.next = offset
+        self.replica.acknowledged = offset
+        self.replica.sent = self.next
+        log.info("slave %s: is at offset %d, goes on at %d", self.stream.peer, offset, self.next)
+        self.push()
+
+    # --- sending
+
+    def push(self) -> None:
+        """Send what may be seen, as long as the slave takes it."""
+        pushed = 0
+        while self.next is not None and self.stream.is_writable and not self._loading:
+            if self.next < self._store.min_physical_offset:
+                self.drop(
+                    f"it is at offset {self.next}, and retention took our log up to there: empty its store folder"
+                )
+                return
+            data = self._store.raw(self.next, PUSH_MAX)
+            if not data:
+                return
+            if not self._store.is_recent(self.next):
+                self._loading = True
+                ranges = [(self.next, len(data))]
+                self._loop.run_in_executor(self._side.thread, self._store.load, ranges).add_done_callback(self._loaded)
+                return
+            self._send(data)
+            pushed += len(data)
+            if pushed >= PUSH_MAX:
+                self._loop.call_soon(self.push)
+                return
+
+    def _loaded(self, done: asyncio.Future[list[bytes]]) -> None:
+        self._loading = False
+        if done.cancelled() or self.stream.closed.done():
+            return
+        if (fault := done.exception()) is not None:
+            self.drop(f"our log cannot be read: {fault}")
+            return
+        for data in done.result():
+            self._send(memoryview(data))
+        self.push()
+
+    def _send(self, data: memoryview) -> None:
+        pieces: list[bytes | memoryview] = []
+        at = self.next or 0
+        for start in range(0, len(data), self._batch_size):
+            part = data[start : start + self._batch_size]
+            pieces += (encode_transfer_head(at, len(part)), part)
+            at += len(part)
+        self.stream.send(pieces)
+        self.next = self.replica.sent = at
+        self.written_at = self._loop.time()
+
+    def tick(self, now: float) -> None:
+        """A heartbeat if we were silent, the end if the slave was."""
+        config = self._side.config
+        if (now - self.read_at) * 1000 > config.ha_housekeeping_interval:
+            self.drop(f"it was silent for {now - self.read_at:.0f} s")
+        elif self.next is not None and (now - self.written_at) * 1000 > config.ha_send_heartbeat_interval:
+            if self.stream.is_writable and not self._loading:
+                self.stream.send([encode_transfer_head(self.next, 0)])
+                self.written_at = now
+            self.push()
+
+    def drop(self, why: str) -> None:
+        self._side.complain(self.stream.host, f"slave {self.stream.peer}: {why}")
+        self.stream.close()
+
+    def _gone(self) -> None:
+        self._side.gone(self)
+
+
+class MasterSide:
+    """Serves the HA port."""
+
+    def __init__(self, config: HaConfig, store: Store, durability: Durability, *, waits: bool) -> None:
+        self.config = config
+        self.store = store
+        self.replicas = Replicas(config)
+        self.thread = ThreadPoolExecutor(1, "cometmq-ha-read")
+        self.links: set[Link] = set()
+        self._durability = durability
+        self._waits = waits
+        self._complaints: dict[str, str] = {}  # by host, at most SLAVES_MAX
+        self._ahead: dict[tuple[str, int], None] = {}  # hosts and offsets that are not ours, at most SLAVES_MAX
+        self._server: asyncio.Server | None = None
+        self._tick_handle: asyncio.TimerHandle | None = None
+        if waits:
+            durability.wait_for_slaves(config.slave_timeout)
+        durability.on_confirmed.append(self._push_all)
+
+    async def listen(self, sock: socket.socket) -> None:
+        self._server = await listen(sock, self._accept)
+        self._tick()
+
+    @property
+    def too_few_replicas(self) -> Callable[[], bool] | None:
+        """Says whether messages must be refused, as not enough brokers would have them; None if it never does."""
+        if not self._waits or self.config.min_in_sync_replicas <= 1:
+            return None
+        return lambda: self.replicas.too_few(self.store.written_offset)
+
+    def statuses(self) -> list[SlaveStatus]:
+        """Every slave, for those who ask."""
+        end, gap = self.store.written_offset, self.config.ha_max_gap_not_in_sync
+        return [
+            SlaveStatus(link.stream.peer, at, end - at, end - at < gap, -1 if link.next is None else link.next)
+            for link in self.links
+            for at in [link.replica.acknowledged]
+        ]
+
+    def _accept(self, stream: Stream) -> None:
+        if len(self.links) >= SLAVES_MAX:
+            self.complain(stream.host, f"slave {stream.peer}: {SLAVES_MAX} are connected, the most allowed")
+            stream.close()
+            return
+        self.links.add(Link(self, stream))
+        self.advance()
+
+    def name(self, link: Link, broker_id: int) -> None:
+        """A slave says who it is: its older connection is gone, though we may not know it yet."""
+        older = self.replicas.name(link.replica, broker_id)
+        for other in list(self.links):
+            if other.replica is older:
+                other.stream.close()
+                self.gone(other)
+
+    def advance(self) -> None:
+        """Somebody came, went or has more: tell those who wait."""
+        if self._waits:
+            self._durability.replicated(self.replicas.replicated(self.store.written_offset))
+
+    def gone(self, link: Link) -> None:
+        if link in self.links:
+            self.links.discard(link)
+            self.replicas.leave(link.replica)
+            self.advance()
+
+    def _push_all(self) -> None:
+        for link in self.links:
+            link.push()
+        if self._waits:
+            self.advance()  # with enableAutoInSyncReplicas a slave may have fallen too far behind
+
+    def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        for link in list(self.links):
+            link.tick(loop.time())
+        self._tick_handle = loop.call_later(TICK_S, self._tick)
+
+    # --- what not to forget
+
+    def complain(self, host: str, why: str) -> None:
+        """Once for each trouble of a host: a slave comes again every few seconds."""
+        if self._complaints.get(host) != why:
+            if len(self._complaints) >= SLAVES_MAX:
+                self._complaints.clear()
+            self._complaints[host] = why
+            log.warning("%s", why)
+
+    def was_ahead(self, host: str, offset: int) -> bool:
+        """Our log may have grown past it since: what it holds there is not what we hold."""
+        return (host, offset) in self._ahead
+
+    def remember_ahead(self, host: str, offset: int) -> None:
+        if len(self._ahead) >= SLAVES_MAX:
+            self._ahead.pop(next(iter(self._ahead)))
+        self._ahead[host, offset] = None
+
+    async def close(self) -> None:
+        if self._tick_handle is not None:
+            self._tick_handle.cancel()
+        if self._server is not None:
+            self._server.close()
+        for link in list(self.links):
+            link.stream.close()
+        if self._server is not None:
+            await self._server.wait_closed()
+        self.thread.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,83 @@
+"""A slave asks its master for the tables beside the log, again and again.
+
+At once when it begins to follow, then every `EVERY_S`, and the timer's progress every `OFTEN_S`. A table that cannot be
+had, or is not what it should be, is left as it is and asked for again; the others are not held up.
+
+Mirrors: SlaveSynchronize, which asks once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cometmq.broker.replicated import Replicated
+from cometmq.errors import CometError
+from cometmq.net.pool import Pool
+
+log = logging.getLogger("cometmq.ha")
+
+EVERY_S: Final = 10.0
+OFTEN_S: Final = 3.0
+ASK_MS: Final = 10_000
+
+
+class Metadata:
+    """Copies tables until closed."""
+
+    def __init__(self, tables: Sequence[Replicated], pool: Pool, master: Callable[[], str | None]) -> None:
+        self._tables = tables
+        self._pool = pool
+        self._master = master
+        self._due = asyncio.Event()
+        self._complaints: dict[str, str] = {}  # by table
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="copying the master's tables")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def ask_soon(self) -> None:
+        """Everything, now."""
+        self._due.set()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        asked_at = -EVERY_S
+        while True:
+            everything = self._due.is_set() or loop.time() - asked_at >= EVERY_S
+            self._due.clear()
+            if everything:
+                asked_at = loop.time()
+            await self.ask(everything=everything)
+            try:
+                async with asyncio.timeout(OFTEN_S):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+
+    async def ask(self, *, everything: bool) -> None:
+        """One round."""
+        address = self._master()
+        if address is None:
+            return
+        for table in self._tables:
+            if everything or table.often:
+                await self._copy(table, address)
+
+    async def _copy(self, table: Replicated, address: str) -> None:
+        why = ""
+        try:
+            channel = await self._pool.channel(address)
+            table.take(bytes((await channel.call(table.request, timeout_ms=ASK_MS)).body))
+        except (CometError, AttributeError, TypeError, ValueError, OverflowError) as fault:
+            why = str(fault)
+        if why and self._complaints.get(table.name) != why:
+            log.warning("the master's %s were not copied: %s", table.name, why)
+        self._complaints[table.name] = why
