@@ -4,6 +4,10 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from cometmq.columns.walk import Buffers, Unpack
+from cometmq.store.append import BatchItem
+from cometmq.store.append import Entry as Message
+from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.index_file import Entry
 from cometmq.wire.record import Buffer
 
 class Walk:
@@ -32,3 +36,22 @@ class Walk:
         end_offset: int = ...,
     ) -> tuple[int, int, int]: ...
     def take(self) -> tuple[int, dict[str, Buffers]]: ...
+
+def framed(head: bytes, view: memoryview, start: int, units: bytes, end: int, size_max: int) -> bytes | None: ...
+def entries_of(messages: list[Message], separator: str, tag_prefix: str) -> list[Entry]: ...
+def packed_entries(
+    entries: list[Entry], slots: memoryview, slot_count: int, entry: int, begin_ms: int, dirty: set[int]
+) -> tuple[bytes, int]: ...
+def batch_records(
+    items: Sequence[BatchItem],
+    head: bytes,
+    topic_part: bytes,
+    at: int,
+    queue_offset: int,
+    queue: ConsumeQueue,
+    store_time_ms: int,
+    sys_flag: int,
+    crc32: Callable[[Any], int],
+    tags_code: Callable[[str | None], int],
+    remember: Callable[[Message], None],
+) -> tuple[bytes, list[int]]: ...

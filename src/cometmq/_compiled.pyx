@@ -6,3 +6,6 @@ same tests run on both. It imports nothing of CometMQ: what is rare or subtle is
 """
 
 include "columns/walk.pxi"
+include "store/quick_read.pxi"
+include "store/index_entries.pxi"
+include "store/append.pxi"

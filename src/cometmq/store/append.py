@@ -17,6 +17,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, NoReturn, cast
 from zlib import crc32
 
+from cometmq import compiled
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, StoreNotWritable
 from cometmq.model.java_hash import tags_code
@@ -206,7 +207,8 @@ class Appender:
             self._refuse(0, 0)
         if self._log.end + size + 8 > self._log.limit:
             self._log.roll(size)
-        return self._append_all(queue, items, sys_flag & ~_V6_BITS | bits, born_time_ms, born_host, reconsume_times)
+        append_all = self._append_all if compiled.twins is None else self._append_all_compiled
+        return append_all(queue, items, sys_flag & ~_V6_BITS | bits, born_time_ms, born_host, reconsume_times)
 
     def _append_all(
         self,
@@ -249,6 +251,30 @@ class Appender:
             at = end
         queue.next_offset, log.end = queue_offset, at
         return AppendedBatch(offsets, first, at)
+
+    def _append_all_compiled(
+        self,
+        queue: ConsumeQueue,
+        items: Sequence[BatchItem],
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> AppendedBatch:
+        """`_append_all` by the extension, which fills in what differs from record to record."""
+        log, first, at = self._log, queue.next_offset, self._log.end
+        now_ms = log.last_store_time_ms = max(self._now_ms(), log.last_store_time_ms)
+        head = HEADS[sys_flag & _V6_BITS].pack(
+            0, queue.magic, 0, queue.queue_id, 0, 0, 0, sys_flag, born_time_ms, born_host, now_ms, self._store_host,
+            reconsume_times, 0, 0,
+        )  # fmt: skip
+        records, offsets = compiled.twins.batch_records(
+            items, head, queue.topic_part, at, first, queue, now_ms, sys_flag, crc32, tags_code,
+            self.undispatched.append,
+        )  # fmt: skip
+        log.parts.append(records)
+        queue.next_offset, log.end = first + len(offsets), at + len(records)
+        return AppendedBatch(offsets, first, log.end)
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue of any kind. A new one becomes a folder, so its name is checked again, whoever asked for it."""

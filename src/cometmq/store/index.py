@@ -19,67 +19,25 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from threading import Lock
-from typing import Final
 
 from cometmq.clock import Clock, SystemClock
-from cometmq.model.java_hash import (
-    FOLDED_COUNT_MAX,
-    FOLDED_LENGTH,
-    POWER_OF_FOLDED,
-    REMEMBERED_LENGTH_MAX,
-    unsigned_hash,
-    unsigned_hashes,
-)
-from cometmq.model.properties import KEY_SEPARATOR
 from cometmq.store.append import Entry as Message
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import FileSystem
-from cometmq.store.index_file import Entry, IndexFile, IndexWrite
+from cometmq.store.index_file import IndexFile, IndexWrite
+from cometmq.store.index_keys import (
+    PENDING_MAX,
+    ROLLBACK,
+    TAG_PREFIX,
+    TAG_TYPE,
+    index_keys,
+    pending_entries,
+    positive_hash,
+    topic_hash,
+)
 from cometmq.store.index_repair import repair, slots_run_ahead
 from cometmq.store.syncing import sync_names
-
-TAG_TYPE: Final = "T"
-_TAG_PREFIX: Final = f"{TAG_TYPE}#"
-_PREFIXES_MAX: Final = 10_000
-_PENDING_MAX: Final = FOLDED_COUNT_MAX  # entries settle together, for speed; this many do not wait longer
-_ROLLBACK: Final = 0xC
-
-# An entry to be: its hash, or None if it is that of the next unique key, which is still to be worked out and added
-# to the second number, the topic's part of it; CommitLog offset and store time.
-_Pending = tuple["int | None", int, int, int]
-
-
-def index_keys(uniq_key: str | None, keys: str | None, tags: str | None) -> list[str]:
-    """What a message is indexed under, in Java's order; none for a transaction's rollback (the caller knows)."""
-    found = [uniq_key] if uniq_key else []
-    if keys:
-        found += [key for key in keys.split(KEY_SEPARATOR) if key]
-    if tags:
-        found.append(_TAG_PREFIX + tags)
-    return found
-
-
-def positive_hash(text: str, prefix_hash: int = 0) -> int:
-    """The hash of a key as entries store it: Java's `abs(hashCode)`, with the one value that has no abs as 0."""
-    return _positive(unsigned_hash(text, prefix_hash))
-
-
-def _positive(value: int) -> int:
-    """Of any number with the right lower 32 bits."""
-    return (-value & 0x7FFF_FFFF) if value & 0x8000_0000 else value & 0x7FFF_FFFF
-
-
-@lru_cache(4096)
-def _remembered_tag_hash(tags: str, prefix_hash: int) -> int:
-    return positive_hash(_TAG_PREFIX + tags, prefix_hash)
-
-
-def _tag_hash(tags: str, prefix_hash: int) -> int:
-    if len(tags) <= REMEMBERED_LENGTH_MAX:
-        return _remembered_tag_hash(tags, prefix_hash)
-    return positive_hash(_TAG_PREFIX + tags, prefix_hash)
 
 
 def file_name(time_ms: int) -> str:
@@ -117,11 +75,9 @@ class IndexService:
         self._unflushed: list[IndexFile] = []
         self._new_names = False
         self._flushing = False
-        self._prefix_hashes: dict[str, int] = {}
         self._indexed_before = -1  # what stood in the files at load; replay brings it again
         self._seen_ms = 0
-        self._pending: list[_Pending] = []
-        self._unique_keys: list[str] = []  # of the pending entries that have no hash yet
+        self._pending = pending_entries()
         self._retired: list[IndexFile] = []  # deleted, but a search or a flush may still use them
         self._readers = 0
         self._readers_lock = Lock()
@@ -214,58 +170,33 @@ class IndexService:
             if physical_offset < self._indexed_before:
                 return
             keys = self._missing(topic, keys, physical_offset)
-        prefix_hash = self._prefix_hash(topic)
-        self._pending += [(positive_hash(key, prefix_hash), 0, physical_offset, store_time_ms) for key in keys]
+        self._pending.put(topic, list(keys), physical_offset, store_time_ms)
         self._has_seen(store_time_ms)
 
     def replay(self, messages: list[Message]) -> None:
         """`put_messages` for what recovery found in the log, of which the files may have a part."""
         if messages[0][2] <= self._indexed_before:
             for _, queue, at, _, _, _, keys, uniq_key, store_time_ms, sys_flag, tags in messages:
-                if at == self._indexed_before and sys_flag & _ROLLBACK != _ROLLBACK:
+                if at == self._indexed_before and sys_flag & ROLLBACK != ROLLBACK:
                     self.put(queue.topic, index_keys(uniq_key, keys, tags), at, store_time_ms)
             messages = [message for message in messages if message[2] > self._indexed_before]
         self.put_messages(messages)
 
-    def put_messages(self, messages: Iterable[Message]) -> None:
-        """`put` for messages that were just appended; unique keys are hashed together, when they settle."""
-        prefix_hashes, pending, unique_keys = self._prefix_hashes, self._pending, self._unique_keys
-        store_time_ms = self._seen_ms
-        for _, queue, at, _, _, _, keys, uniq_key, store_time_ms, sys_flag, tags in messages:
-            if sys_flag & _ROLLBACK == _ROLLBACK:
-                continue
-            prefix_hash = prefix_hashes.get(queue.topic)
-            if prefix_hash is None:
-                prefix_hash = self._prefix_hash(queue.topic)
-            if uniq_key:
-                if len(uniq_key) == FOLDED_LENGTH and uniq_key.isascii():
-                    unique_keys.append(uniq_key)
-                    pending.append((None, prefix_hash * POWER_OF_FOLDED, at, store_time_ms))
-                else:
-                    pending.append((positive_hash(uniq_key, prefix_hash), 0, at, store_time_ms))
-            if keys:
-                for key in keys.split(KEY_SEPARATOR):
-                    if key:
-                        pending.append((positive_hash(key, prefix_hash), 0, at, store_time_ms))
-            if tags:
-                pending.append((_tag_hash(tags, prefix_hash), 0, at, store_time_ms))
-            if len(pending) >= _PENDING_MAX:
-                self._has_seen(store_time_ms)
-        self._has_seen(store_time_ms)
+    def put_messages(self, messages: list[Message]) -> None:
+        """`put` for messages that were just appended."""
+        if messages:
+            self._pending.put_messages(messages)
+            self._has_seen(messages[-1][8])
 
     def _has_seen(self, store_time_ms: int) -> None:
         if self.fault is None:
             self._seen_ms = store_time_ms
-        if len(self._pending) >= _PENDING_MAX:
+        if len(self._pending) >= PENDING_MAX:
             self.settle()
 
     def settle(self) -> None:
         """Bring what was put into the file, where `select` sees it; no disk is touched unless a file is full."""
-        if not self._pending:
-            return
-        entries = self._hashed()
-        self._pending.clear()
-        self._unique_keys.clear()
+        entries = self._pending.take()
         if self.fault is not None:
             return
         try:
@@ -281,28 +212,12 @@ class IndexService:
                 "free some disk space and restart to index them"
             )
 
-    def _hashed(self) -> list[Entry]:
-        unique = iter(unsigned_hashes(self._unique_keys))
-        return [
-            (_positive(next(unique) + part) if key_hash is None else key_hash, at, store_time_ms)
-            for key_hash, part, at, store_time_ms in self._pending
-        ]
-
-    def _prefix_hash(self, topic: str) -> int:
-        """The hash of `topic#`, remembered."""
-        prefix_hash = self._prefix_hashes.get(topic)
-        if prefix_hash is None:
-            if len(self._prefix_hashes) >= _PREFIXES_MAX:
-                self._prefix_hashes.clear()
-            prefix_hash = self._prefix_hashes[topic] = unsigned_hash(f"{topic}#")
-        return prefix_hash
-
     def _missing(self, topic: str, keys: Iterable[str], physical_offset: int) -> list[str]:
         """Of the last message in the files, the keys that did not get there before the kill."""
         missing = []
         for key in keys:
             found: list[int] = []
-            key_hash = positive_hash(key, unsigned_hash(f"{topic}#"))
+            key_hash = positive_hash(key, topic_hash(topic))
             for file in self._files[-2:]:
                 file.select(found, key_hash, self._config.max_index_num, 0, 1 << 62)
             if physical_offset not in found:
@@ -386,7 +301,7 @@ class IndexService:
         self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, index_type: str | None = None
     ) -> list[int]:
         """As `query`, from any thread; finds what is settled."""
-        text = f"{topic}#{_TAG_PREFIX if index_type == TAG_TYPE else ''}{key}"
+        text = f"{topic}#{TAG_PREFIX if index_type == TAG_TYPE else ''}{key}"
         key_hash = positive_hash(text)
         max_count = min(max_count, self._config.max_msgs_num_batch)
         found: list[int] = []

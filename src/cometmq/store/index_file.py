@@ -22,8 +22,9 @@ from struct import Struct
 from threading import Lock
 from typing import Final
 
+from cometmq import compiled
 from cometmq.store.fs import FileSystem, write_all
-from cometmq.store.index_slots import SLOT, IndexSlots
+from cometmq.store.index_slots import HEADER_ROOM, PAGE_SLOTS, SLOT, IndexSlots
 from cometmq.store.syncing import sync_file
 
 HEADER: Final = Struct(">qqqqii")
@@ -60,6 +61,39 @@ class IndexWrite:
         sync_file(fs, fd)
         write_all(fs, fd, self.header, 0)
         sync_file(fs, fd)
+
+
+def packed_entries_in_python(
+    entries: list[Entry], slots: memoryview, slot_count: int, entry: int, begin_ms: int, dirty: set[int]
+) -> tuple[bytes, int]:
+    """Entries as the file has them, from number `entry` on, chained to those in `slots`; and how many slots were empty.
+
+    `begin_ms` is the file's first time, or the end of the file before, from which its first entry counts.
+    """
+    packed: list[bytes] = []
+    pack, note_page = ENTRY.pack, dirty.add
+    used = 0
+    seconds, seconds_of_ms = 0, -1
+    for key_hash, physical_offset, store_time_ms in entries:
+        at = key_hash % slot_count + HEADER_ROOM
+        older = slots[at]
+        if not 0 < older < entry:
+            older = 0
+            used += 1
+        if store_time_ms != seconds_of_ms:  # many share a millisecond
+            seconds = min(max((store_time_ms - begin_ms) // 1000, 0), SECONDS_MAX) if begin_ms > 0 else 0
+            seconds_of_ms = store_time_ms
+        packed.append(pack(key_hash, physical_offset, seconds, older))
+        slots[at] = entry
+        note_page(at // PAGE_SLOTS)
+        if entry == 1:
+            begin_ms = store_time_ms
+            seconds_of_ms = -1
+        entry += 1
+    return b"".join(packed), used
+
+
+packed_entries = packed_entries_in_python if compiled.twins is None else compiled.twins.packed_entries
 
 
 class IndexFile:
@@ -133,32 +167,16 @@ class IndexFile:
         if not some:
             return 0
         table = self.load_slots()
-        slots, note_page = table.view, table.dirty.add
-        slot_count, begin_ms, entry, pack = self.slot_count, self.begin_ms, self.next_entry, ENTRY.pack
-        packed: list[bytes] = []
-        seconds, seconds_of_ms = 0, -1
         with self._lock:
-            if entry == 1:
+            packed, used = packed_entries(
+                some, table.view, self.slot_count, self.next_entry, self.begin_ms, table.dirty
+            )
+            if self.next_entry == 1:
                 self.begin_offset, self.begin_ms = some[0][1:]
-            for key_hash, physical_offset, store_time_ms in some:
-                at = key_hash % slot_count + 10
-                older = slots[at]
-                if not 0 < older < entry:
-                    older = 0
-                    self.slots_used += 1
-                if store_time_ms != seconds_of_ms:  # many share a millisecond
-                    seconds = min(max((store_time_ms - begin_ms) // 1000, 0), SECONDS_MAX) if begin_ms > 0 else 0
-                    seconds_of_ms = store_time_ms
-                packed.append(pack(key_hash, physical_offset, seconds, older))
-                slots[at] = entry
-                note_page(at >> 10)
-                if entry == 1:
-                    begin_ms = store_time_ms  # the first entry counts from the end of the file before
-                    seconds_of_ms = -1
-                entry += 1
-            self.next_entry = entry
+            self.slots_used += used
+            self.next_entry += len(some)
             self.end_offset, self.end_ms = some[-1][1:]
-            self._tail += b"".join(packed)
+            self._tail += packed
         if len(self._tail) >= SPILL_SIZE:
             self._spill()
         return len(some)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
+from cometmq import compiled
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import UNIT_SIZE
@@ -21,6 +22,7 @@ from cometmq.store.reader import memory_size
 from cometmq.store.residency import Residency
 
 _SIZE: Final = Struct(">i")
+_PHYSICAL_OFFSET: Final = Struct(">q")
 _FIELDS: Final = 3  # of a unit: physical offset, size, tags code
 
 
@@ -62,19 +64,26 @@ class QuickReader:
 
     def framed(self, head: bytes, units: bytes) -> bytes | None:
         """A reply whose body are the records of `units`; `head` is that of a reply without a body."""
-        fields = _unpacker(len(units) // UNIT_SIZE).unpack(units)
-        offsets, sizes = fields[::_FIELDS], fields[1::_FIELDS]
-        log, first, size = self._log, offsets[0], sum(sizes)
-        at = first % log.segment_size
-        start = first - at
-        end = offsets[-1] + sizes[-1]
-        if (
-            size > self._bytes_max
-            or not self._is_recent(first)
-            or end > min(log.confirm_offset, start + log.segment_size)
-            or first < max(log.min_offset, log.written - self._memory_size)
-        ):
+        log, (first,) = self._log, _PHYSICAL_OFFSET.unpack_from(units)
+        start = first - first % log.segment_size
+        if not self._is_recent(first) or first < max(log.min_offset, log.written - self._memory_size):
             return None
-        view = log.view_of(start)
-        pieces = [view[offset - start : offset - start + size] for offset, size in zip(offsets, sizes, strict=True)]
-        return b"".join((_SIZE.pack(len(head) - _SIZE.size + size), head[_SIZE.size :], *pieces))
+        end = min(log.confirm_offset, start + log.segment_size)
+        return framed(head, log.view_of(start), start, units, end, self._bytes_max)
+
+
+def framed_in_python(head: bytes, view: memoryview, start: int, units: bytes, end: int, size_max: int) -> bytes | None:
+    """The records that `units` point to, behind a head; None if one does not end before `end`, or they are too large.
+
+    `view` shows the log from `start` on. Records of a queue stand in its order.
+    """
+    fields = _unpacker(len(units) // UNIT_SIZE).unpack(units)
+    offsets, sizes = fields[::_FIELDS], fields[1::_FIELDS]
+    body_size = sum(sizes)
+    if body_size > size_max or offsets[-1] + sizes[-1] > end:
+        return None
+    pieces = [view[offset - start : offset - start + size] for offset, size in zip(offsets, sizes, strict=True)]
+    return b"".join((_SIZE.pack(len(head) - _SIZE.size + body_size), head[_SIZE.size :], *pieces))
+
+
+framed = framed_in_python if compiled.twins is None else compiled.twins.framed

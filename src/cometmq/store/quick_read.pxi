@@ -1,0 +1,43 @@
+# The reply of a usual pull: the twin of `framed` in quick_read.py.
+
+cdef enum:
+    UNIT_SIZE = 20
+
+
+def framed(bytes head, object view, int64_t start, bytes units, int64_t end, int64_t size_max):
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(units) // UNIT_SIZE
+    cdef const uint8_t* unit = <const uint8_t*>PyBytes_AS_STRING(units)
+    cdef Py_ssize_t head_size = PyBytes_GET_SIZE(head)
+    cdef int64_t total = 0, at, last = start
+    cdef int32_t size
+    cdef Py_ssize_t number
+    cdef Py_buffer log
+    cdef uint8_t* to
+    cdef uint32_t frame_size
+    for number in range(count):
+        at = comet_i64(unit + number * UNIT_SIZE)
+        size = <int32_t>comet_u32(unit + number * UNIT_SIZE + 8)
+        if size < 0 or at < last or at + size > end:
+            return None
+        last = at + size
+        total += size
+    if total > size_max:
+        return None
+    PyObject_GetBuffer(view, &log, PyBUF_SIMPLE)
+    try:
+        if end - start > log.len:
+            return None
+        frame = PyBytes_FromStringAndSize(NULL, head_size + total)
+        to = <uint8_t*>PyBytes_AS_STRING(frame)
+        memcpy(to, PyBytes_AS_STRING(head), head_size)
+        frame_size = <uint32_t>(head_size - 4 + total)
+        to[0], to[1], to[2], to[3] = frame_size >> 24, frame_size >> 16 & 0xFF, frame_size >> 8 & 0xFF, frame_size & 0xFF
+        to += head_size
+        for number in range(count):
+            at = comet_i64(unit + number * UNIT_SIZE) - start
+            size = <int32_t>comet_u32(unit + number * UNIT_SIZE + 8)
+            memcpy(to, <const uint8_t*>log.buf + at, size)
+            to += size
+        return frame
+    finally:
+        PyBuffer_Release(&log)
