@@ -5,6 +5,8 @@ endif
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+TWINS  := tests/unit/store tests/property/test_append_lanes.py tests/property/test_index_lanes.py \
+          tests/property/test_store_model.py  # what runs on the compiled loops, and here once more without them
 COMPILED := $(wildcard src/cometmq/*.pyx src/cometmq/*/*.pxi)
 
 .DEFAULT_GOAL := help
@@ -23,6 +25,7 @@ test: $(VENV)/.dev ## run every test; wants a JDK, Maven and Go for the tests be
 	$(BIN)/ruff check -q .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 $(ARGS)
+	COMETMQ_PURE=1 $(BIN)/pytest -q -n 2 $(TWINS)
 
 check: $(VENV)/.dev ## the quick loop: format, lint, types, layers, unit and property tests
 	$(BIN)/ruff format --check -q .
