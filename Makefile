@@ -42,8 +42,8 @@ differential: $(VENV)/.dev ## the same requests to Apache RocketMQ and to CometM
 fault: $(VENV)/.dev ## kills, power cuts and failing disks in full numbers, for hours (SHARE=0.01 SEED=7 ARGS="-k kill")
 	FAULT_SHARE=$(or $(SHARE),1) FAULT_SEED=$(SEED) $(BIN)/pytest -s tests/fault $(ARGS)
 
-bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0; writes docs/performance.md
-	$(BIN)/python -m bench $(ARGS)
+bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK beside other clients; writes docs/performance.md
+	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; exit $$status)
 
 format: $(VENV)/.dev ## format the sources and sort the imports
 	$(BIN)/ruff format -q .

@@ -6,6 +6,7 @@
     ports.py    free ports, also the three in a row that a broker takes
     process.py  a server process: start, wait for its boot line, stop, kill, show its log when it fails
     java.py     JavaNamesrv and JavaBroker
+    proxy.py    JavaProxy, for clients that speak gRPC
     comet.py    CometNamesrv and CometBroker
     cluster.py  Cluster("java" | "comet"): name servers and a broker in one `with`
 
