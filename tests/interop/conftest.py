@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tests.interop.clients import JAVA_CLIENTS, Client, Outcome, Program
+from tests.interop.clients import CLIENTS, JAVA_CLIENTS, Client, Outcome, Program
 from tests.original import Cluster
 from tests.original.cluster import Kind
 
@@ -41,18 +41,31 @@ def cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="session")
-def outcome_of(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Client], Outcome]:
-    """A function: the outcome of a client's run, which happens when it is first asked for."""
+def outcome_of(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Client], Outcome]]:
+    """A function: the outcome of a client's run, which begins when it is first asked for, or while the one before runs.
+
+    Clients mostly wait; each has topics and groups of its own.
+    """
+    programs: dict[str, Program] = {}
     known: dict[str, Outcome] = {}
 
-    def ask(client: Client) -> Outcome:
-        if client.name not in known:
+    def start(client: Client) -> None:
+        if client.name not in programs:
             scenarios = SCENARIOS + (JAVA_SCENARIOS if client in JAVA_CLIENTS else ())
             home: Path = tmp_path_factory.mktemp("client") / client.name
-            known[client.name] = Program(client, cluster, scenarios, home).finish()
+            programs[client.name] = Program(client, cluster, scenarios, home)
+
+    def ask(client: Client) -> Outcome:
+        at = CLIENTS.index(client)
+        for one in CLIENTS[at : at + 2]:
+            start(one)
+        if client.name not in known:
+            known[client.name] = programs[client.name].finish()
         return known[client.name]
 
-    return ask
+    yield ask
+    for program in programs.values():
+        program.end()
 
 
 @pytest.fixture
