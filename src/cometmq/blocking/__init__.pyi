@@ -121,6 +121,8 @@ class Producer:
         select: Selector | None = ...,
         timeout_ms: int | None = ...,
         listener: Listener | None = ...,
+        unique_key: str | None = ...,
+        attempts: int | None = ...,
     ) -> Future[Receipt]: ...
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = ...) -> None: ...
     def send_batch(

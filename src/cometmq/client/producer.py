@@ -223,15 +223,31 @@ class Producer:
         select: Selector | None = None,
         timeout_ms: int | None = None,
         listener: Listener | None = None,
+        unique_key: str | None = None,
+        attempts: int | None = None,
     ) -> asyncio.Future[Receipt]:
-        """Put a message on its way and return without waiting for its receipt, which the future will have."""
+        """Put a message on its way and return without waiting for its receipt, which the future will have.
+
+        `unique_key` is an id of the program's own, `attempts` how often this one may be tried.
+        """
         sender = self._open()
         more = timing_text(delay, at) if delay is not None or at is not None else ""
         if queue is not None or select is not None or message.sharding_key is not None:
             queue = await self.pin(sender, message, queue, select)
-        sending = await self.prepare(sender, message, more, queue=queue, timeout_ms=timeout_ms)
+        sending = await self.prepare(
+            sender, message, more, queue=queue, timeout_ms=timeout_ms, attempts=attempts, unique_key=unique_key
+        )
         sending.listener = listener
         return await sender.post(sending)
+
+    async def post_half(
+        self, message: Message, *, owner: str, mark: str, unique_key: str | None = None
+    ) -> asyncio.Future[Receipt]:
+        """`post` of a half message that somebody of the producer group `owner` will end (`many_ends`).
+
+        `mark` tells them which one it is. It is patient: the broker waits until somebody of `owner` is there.
+        """
+        return await transaction.post_half(self, self._open(), message, owner, mark, unique_key)
 
     def post_now(self, message: Message, listener: Listener) -> asyncio.Future[Receipt] | None:
         """`post` of a plain message, if it can leave without waiting for anything; else None, and nothing is done."""
@@ -253,13 +269,14 @@ class Producer:
         queue: MessageQueue | None = None,
         timeout_ms: int | None = None,
         attempts: int | None = None,
+        unique_key: str | None = None,
     ) -> Sending:
         """A message as it goes over the wire, packed if it is large."""
         body = message.body
         if self._compress_over is not None and self._compress_over < len(body) <= self._size_max:
             body, packed_flag = await self._pack(body)
             sys_flag |= packed_flag
-        return self._sending(sender, message, body, more, sys_flag, kind, queue, timeout_ms, attempts)
+        return self._sending(sender, message, body, more, sys_flag, kind, queue, timeout_ms, attempts, unique_key)
 
     def _sending(
         self,
@@ -272,6 +289,7 @@ class Producer:
         queue: MessageQueue | None = None,
         timeout_ms: int | None = None,
         attempts: int | None = None,
+        unique_key: str | None = None,
     ) -> Sending:
         if len(body) > self._size_max:
             raise InvalidMessage(
@@ -281,7 +299,8 @@ class Producer:
         if message.topic in names.NOT_SENDABLE_TOPICS:
             raise InvalidMessage(f"{message.topic} is a topic of the system; nobody may send to it")
         now_ms = sender.clock.now_ms()
-        unique_key = sender.unique_ids.make(now_ms)
+        if unique_key is None:
+            unique_key = sender.unique_ids.make(now_ms)
         for hook in sender.hooks:
             more += render(hook.sending(message, unique_key))
         text = property_text(message, unique_key, more)

@@ -12,6 +12,7 @@ Mirrors: DefaultMQProducerImpl (sendMessageInTransaction, endTransaction, checkT
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -80,6 +81,19 @@ async def _begin(producer: Producer, sender: Sender, message: Message) -> Receip
     sending = await producer.prepare(sender, message, text, sys_flag=_PREPARED, queue=queue)
     receipt: Receipt = await (await sender.post(sending))
     return receipt
+
+
+async def post_half(
+    producer: Producer, sender: Sender, message: Message, owner: str, mark: str, unique_key: str | None
+) -> asyncio.Future[Receipt]:
+    """Put a patient half message of another producer group on its way."""
+    text = (
+        f"{properties.TRANSACTION_PREPARED}\x01true\x02{properties.PRODUCER_GROUP}\x01{owner}\x02"
+        f"{properties.PATIENCE_MARK}\x01{mark}\x02"
+    )
+    queue = await producer.pin(sender, message, None, None) if message.sharding_key is not None else None
+    sending = await producer.prepare(sender, message, text, sys_flag=_PREPARED, queue=queue, unique_key=unique_key)
+    return await sender.post(sending)
 
 
 async def _end(sender: Sender, message: Message, receipt: Receipt, decision: Decision) -> None:

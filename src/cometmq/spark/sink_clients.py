@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from cometmq.blocking.loop_thread import LoopThread, borrow
+from cometmq.blocking.loop_thread import LoopThread, borrow, give_back
 from cometmq.client.forking import GENERATION
 from cometmq.client.many_ends import extensions
 from cometmq.client.options import ClientOptions
@@ -59,6 +59,22 @@ def run(make: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     if _kept.thread is None:
         _kept.thread = borrow()  # and never given back: the process is Spark's
     return _kept.thread.run(make)
+
+
+def close() -> None:
+    """End the producers and the loop; the next one to ask starts them anew."""
+    thread, producers = _kept.thread, list(_kept.producers.values())
+    if thread is None or _kept.generation != GENERATION.number:
+        return
+
+    async def close_all() -> None:
+        for producer in producers:
+            await producer.close()
+
+    thread.run(close_all)
+    thread.clients.difference_update(producers)
+    _kept.__init__()  # type: ignore[misc]
+    give_back(thread)
 
 
 async def producer_of(options: ClientOptions, group: str, checker: Checker | None = None) -> Producer:

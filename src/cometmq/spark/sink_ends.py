@@ -50,6 +50,8 @@ _WHY: Final = {
     Ended.NOBODY_KNOWS: "ended before the broker started, and its index cannot tell how (messageIndexEnable)",
 }
 
+_delivering: Counter[tuple[str, int]] = Counter()  # batches whose ends are under way in this process
+
 
 class BatchLost(CometError):
     """Messages of a decided batch that cannot be delivered any more."""
@@ -61,7 +63,6 @@ class Decider:
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
         self._log = options.log()
-        self._finishing: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def commit(self, query: str, batch: int, attempts: Iterable[Attempt]) -> None:
         """Decide a batch, or take the decision that stands, and deliver it."""
@@ -99,8 +100,15 @@ class Decider:
         return producer
 
     async def _deliver(self, manifest: Manifest) -> None:
-        await self._end(manifest, Decision.COMMIT)
-        await asyncio.to_thread(self._log.finished, manifest)
+        key = manifest.query, manifest.batch
+        _delivering[key] += 1
+        try:
+            await self._end(manifest, Decision.COMMIT)
+            await asyncio.to_thread(self._log.finished, manifest)
+        finally:
+            _delivering[key] -= 1
+            if not _delivering[key]:
+                del _delivering[key]
 
     async def _roll_back(self, manifest: Manifest) -> None:
         """As far as brokers can be reached now; of the rest they will ask."""
@@ -161,27 +169,22 @@ class Decider:
         found = message.properties
         mark = Mark.parse(found.get(properties.PATIENCE_MARK, ""))
         place = found.get(properties.TRANSACTION_PREPARED_QUEUE_OFFSET, "")
-        if mark is None or not place.isdecimal():
+        if mark is None or not place.isdecimal() or (mark.query, mark.batch) in _delivering:
             return Decision.UNKNOWN
         verdict = await asyncio.to_thread(self._log.verdict, mark, message.broker_name, int(place))
         if verdict is Verdict.UNLISTED:
             return Decision.ROLLBACK
-        if verdict is Verdict.LISTED and (mark.query, mark.batch) not in self._finishing:
-            self._finish_aside(mark)
+        if verdict is Verdict.LISTED and (mark.query, mark.batch) not in _delivering:
+            await self._deliver_listed(mark)
         return Decision.UNKNOWN
 
-    def _finish_aside(self, mark: Mark) -> None:
-        async def finish() -> None:
-            manifest = await asyncio.to_thread(self._log.find, mark.query, mark.batch)
-            if manifest is not None:
-                try:
-                    await self._deliver(manifest)
-                except CometError as fault:
-                    log.warning("%s", fault)
-
-        key = mark.query, mark.batch
-        task = self._finishing[key] = asyncio.get_running_loop().create_task(finish())
-        task.add_done_callback(lambda _: self._finishing.pop(key, None))
+    async def _deliver_listed(self, mark: Mark) -> None:
+        manifest = self._log.find(mark.query, mark.batch)
+        if manifest is not None:
+            try:
+                await self._deliver(manifest)
+            except CometError as fault:
+                log.warning("%s", fault)
 
 
 def _may_pass(fault: CometError) -> bool:

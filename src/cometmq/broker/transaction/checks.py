@@ -9,7 +9,8 @@ Differs from Java: moving an immune one does not count as a check, so a long imm
 A half message that carries the property __COMET_PATIENT (Java knows nothing of it) is *patient*: who sent it knows that
 its verdict may be long in coming. It is asked about where it stands, and only while a producer of its group is
 connected; no check is counted, and it is given up for its age alone (`fileReservedTime`). It is stored again every
-`PATIENT_COPY_MS`, for the sake of the next start, which walks the log from the first open copy on.
+`PATIENT_COPY_MS`, for the sake of the next start, which walks the log from the first open copy on. A round asks about
+`PATIENT_ASKED_MAX` of them, and the next goes on behind those: there may be as many as a batch has rows.
 
 The members of the producer group are asked in turn, one for each check; who is closed or does not read is left out.
 Bounds: one read of the queue is in memory at a time, and the next waits until its copies are safe.
@@ -49,6 +50,7 @@ TURNS_MAX: Final = 10_000  # groups whose turn is remembered
 GROUPS_NAMED_MAX: Final = 10
 HOUR_MS: Final = 3_600_000
 PATIENT_COPY_MS: Final = 600_000
+PATIENT_ASKED_MAX: Final = 4096
 
 
 class Due(Enum):
@@ -88,13 +90,18 @@ class Checks:
         self._turns: dict[str, int] = {}
         self._given_up = 0
         self._absent: set[str] = set()  # groups of which nobody could be asked in this round
+        self._patient_from = 0  # where asking about patient ones begins
+        self._patient_left = 0  # how many more may be asked about in this round
 
     async def round(self) -> None:
         """Go through the half queue once; what went wrong is said once, not for each message."""
         self._given_up = 0
         self._absent.clear()
+        self._patient_left = PATIENT_ASKED_MAX
         try:
             await self._go_through()
+            if self._patient_left > 0:
+                self._patient_from = 0
         finally:
             if self._given_up:
                 log.warning("%d transactions that nobody ended are in %s", self._given_up, names.CHECK_MAX_TIME_TOPIC)
@@ -142,7 +149,8 @@ class Checks:
             if due is Due.LEAVE:
                 continue
             if due is Due.ASK:
-                asked.append((half, None, record.queue_offset, record.physical_offset))
+                if self._patient_left > 0 and record.queue_offset >= self._patient_from:
+                    asked.append((half, None, record.queue_offset, record.physical_offset))
                 continue
             times = max(half.check_times or 0, 0) + 1 if due is Due.CHECK else None
             try:
@@ -196,6 +204,9 @@ class Checks:
             if group is not None and times is not None and len(self._absent) < TURNS_MAX:
                 self._absent.add(group)
             return
+        if times is None:
+            self._patient_left -= 1
+            self._patient_from = half.record.queue_offset + 1
         uniq_key = half.properties.get(properties.UNIQ_KEY)
         request = CheckTransactionState(
             topic=names.HALF_TOPIC,
