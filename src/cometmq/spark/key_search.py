@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from cometmq.errors import CometError
+from cometmq.model.properties import UNIQ_KEY
 from cometmq.model.sysflag import PullFlag
 from cometmq.spark.cluster import Cluster
 from cometmq.spark.offsets import LONG_MAX, Range
 from cometmq.spark.pulling import TOOLS_GROUP
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.record import decode_records
+from cometmq.wire.command import Command
+from cometmq.wire.record import Record, decode_records
 from cometmq.wire.requests.consume import PullMessage
 from cometmq.wire.requests.query import QueryMessage, QueryMessageReply
 
@@ -53,24 +55,32 @@ def _places(
     cluster: Cluster, topic: str, broker: str, ranges: Sequence[Range], key: str
 ) -> set[tuple[int, int]] | None:
     """Queue and offset of what the index knows of a key; None if it may not know all."""
-    channel = cluster.channel(broker)
-    timeout_ms = cluster.options.request_timeout_ms
-    (number,) = channel.ask(QueryMessage(ASKED_FOR, 0, LONG_MAX, topic, key))
-    answer = channel.answer(number, timeout_ms=timeout_ms)
-    if answer.code not in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND):
-        return None
+    last = _last(cluster, broker, ranges)
+    answer = _query(cluster, broker, QueryMessage(ASKED_FOR, 0, LONG_MAX, topic, key))
     records = list(decode_records(answer.body)) if answer.code == ResponseCode.SUCCESS else []
-    reply = QueryMessageReply.read(answer.ext)
-    if len(records) > TRUSTED_MAX or _last_place(cluster, broker, ranges) > reply.index_last_update_phyoffset:
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
+        # This answer does not tell how far the index is; the one that finds the last message does.
+        unique = last.properties.get(UNIQ_KEY) or ""
+        answer = _query(cluster, broker, QueryMessage(1, 0, LONG_MAX, topic, unique, unique_key=True))
+    if answer.code != ResponseCode.SUCCESS or len(records) > TRUSTED_MAX:
+        return None
+    if last.physical_offset > QueryMessageReply.read(answer.ext).index_last_update_phyoffset:
         return None
     return {(record.queue_id, record.queue_offset) for record in records if record.topic == topic}
 
 
-def _last_place(cluster: Cluster, broker: str, ranges: Sequence[Range]) -> int:
-    """Where in the log the last message of these ranges stands."""
+def _query(cluster: Cluster, broker: str, request: QueryMessage) -> Command:
+    channel = cluster.channel(broker)
+    (number,) = channel.ask(request)
+    return channel.answer(number, timeout_ms=cluster.options.request_timeout_ms)
+
+
+def _last(cluster: Cluster, broker: str, ranges: Sequence[Range]) -> Record:
+    """The message of these ranges that stands last in the log."""
     requests = [
         PullMessage(TOOLS_GROUP, one.topic, one.queue, one.end - 1, 1, int(PullFlag.SUBSCRIPTION), 0, 0, 0, "*")
         for one in ranges
     ]
     answers = cluster.call_all(broker, requests)
-    return max(record.physical_offset for answer in answers for record in decode_records(answer.body))
+    records = [record for answer in answers for record in decode_records(answer.body)]
+    return max(records, key=lambda record: record.physical_offset)

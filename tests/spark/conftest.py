@@ -1,0 +1,82 @@
+"""The read suite runs twice: on CometMQ in this process, and on Apache RocketMQ 5.5.0; Spark itself runs once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.original import Cluster
+from tests.spark.kit import Server
+
+from cometmq.client.instance import ClientInstance
+from cometmq.client.options import ClientOptions
+from cometmq.testing.pytest_plugin import RunningCluster
+from cometmq.wire.bodies.cluster import decode_cluster_info
+from cometmq.wire.requests.namesrv import GetClusterInfo
+
+
+@pytest.fixture(scope="session")
+def java_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Cluster("java", tmp_path_factory.mktemp("java"), conf={"enablePropertyFilter": "true"}) as running:
+        asyncio.run(_registered(running.namesrv_addr))
+        yield Server("java", running.namesrv_addr)
+
+
+async def _registered(namesrv: str) -> None:
+    """Java's broker says that it runs a moment before name servers know it."""
+    instance = await ClientInstance.join(ClientOptions.of(namesrv))
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                if decode_cluster_info((await instance.name_servers.call(GetClusterInfo())).body).brokers:
+                    return
+                await asyncio.sleep(0.05)
+    finally:
+        await instance.leave()
+
+
+@pytest.fixture
+def comet(cometmq: RunningCluster) -> Server:
+    return Server("comet", cometmq.namesrv)
+
+
+@pytest.fixture(params=["comet", "java"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue("java_server" if request.param == "java" else "comet")
+    return found
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    before = {name: os.environ.get(name) for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON")}
+    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
+    session = _session(folder)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+def _session(folder: Path) -> SparkSession:
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+        .getOrCreate()
+    )

@@ -1,0 +1,245 @@
+"""A stream's planning and reading, trigger by trigger, without Spark around it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pyarrow
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
+from tests.spark.kit import Server, numbers_of, read_tasks, source
+
+from cometmq.errors import InvalidArgument, OffsetsLost, PeerUnreachable, TopicNotFound
+from cometmq.model.queue import MessageQueue
+from cometmq.spark.cluster import cluster_of
+from cometmq.spark.options import Words, client_of
+from cometmq.spark.stream import StreamReader
+from cometmq.testing.pytest_plugin import RunningCluster
+
+
+def together(batches: list[list[int]]) -> list[int]:
+    return sorted(number for batch in batches for number in batch)
+
+
+class Stream:
+    """What Spark does with a reader: offsets go through JSON, and a batch is run if the offset is another text."""
+
+    def __init__(self, options: dict[str, str], start: dict[str, Any] | None = None) -> None:
+        made = source(options)
+        reader = made.streamReader(made.schema())
+        assert isinstance(reader, StreamReader)
+        self.reader = reader
+        self.at = self.reader.initialOffset() if start is None else start
+        self.limit: ReadLimit = self.reader.getDefaultReadLimit()
+
+    def batch(self) -> list[int] | None:
+        """The numbers of the next batch; None if there is none."""
+        start = json.loads(json.dumps(self.at))
+        end = self.reader.latestOffset(start, self.limit)
+        if json.dumps(end) == json.dumps(self.at):
+            return None
+        self.at = json.loads(json.dumps(end))
+        return numbers_of(self.read(start, self.at))
+
+    def read(self, start: dict[str, Any], end: dict[str, Any]) -> pyarrow.Table:
+        made, arguments = self.reader.__reduce__()  # tasks have a reader of their own
+        return read_tasks(made(*arguments), self.reader.partitions(start, end))
+
+    def rest(self) -> list[list[int]]:
+        found = []
+        while (batch := self.batch()) is not None:
+            found.append(batch)
+        return found
+
+
+def test_a_stream_goes_on_where_it_was(server: Server) -> None:
+    topic = server.topic()
+    server.send(topic, range(100))
+    late = Stream(server.options(subscribe=topic))
+    stream = Stream(server.options(subscribe=topic, startingOffsets="earliest"))
+    assert stream.rest() == [list(range(100))]
+    server.send(topic, range(100, 150))
+    assert stream.rest() == late.rest() == [list(range(100, 150))]
+    server.send(topic, [150])
+    again = Stream(server.options(subscribe=topic, startingOffsets="earliest"), stream.at)  # a driver that restarted
+    assert again.rest() == [[150]]
+    latest = again.reader.reportLatestOffset()
+    assert latest == again.at
+
+
+def test_batches_hold_to_their_limits(server: Server) -> None:
+    topic = server.topic()
+    server.send(topic, [*range(0, 400, 4), 1, 2])  # one queue has nearly all
+    options = server.options(subscribe=topic, startingOffsets="earliest")
+    batches = Stream({**options, "maxOffsetsPerTrigger": "30"}).rest()
+    assert [len(batch) for batch in batches] == [30, 30, 30, 12]
+    assert together(batches) == sorted([*range(0, 400, 4), 1, 2])
+    by_size = Stream({**options, "maxBytesPerTrigger": "5000"}).rest()
+    assert together(by_size) == together(batches)
+    assert 3 <= len(by_size) <= 60
+    tiny = Stream({**options, "maxBytesPerTrigger": "1"})
+    assert len(tiny.batch() or ()) == 1
+    stream = Stream({**options, "maxOffsetsPerTrigger": "30"})
+    stream.limit = ReadAllAvailable()  # Trigger.Once: no limit counts
+    assert [len(batch) for batch in stream.rest()] == [102]
+
+
+def test_small_batches_wait(comet: Server) -> None:
+    topic = comet.topic()
+    options = comet.options(subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger=50)
+    patient = Stream({**options, "maxTriggerDelay": "1h"})
+    hasty = Stream({**options, "maxTriggerDelay": "300ms", "maxOffsetsPerTrigger": "100"})
+    comet.send(topic, range(49))
+    assert patient.batch() is None
+    deadline_s = time.monotonic() + 30
+    while (found := hasty.batch()) is None:
+        assert time.monotonic() < deadline_s
+    assert found == list(range(49))
+    comet.send(topic, [49])
+    assert patient.batch() == list(range(50))
+    ending = Stream({**options, "maxTriggerDelay": "1h"})
+    comet.send(topic, [50])
+    ending.reader.prepareForTriggerAvailableNow()
+    assert ending.rest() == [list(range(51))]  # it waits for nothing when it is to end
+
+
+def test_limits_have_names(comet: Server) -> None:
+    def limit(**given: object) -> ReadLimit:
+        made = source(comet.options(subscribe="any", **given))
+        return made.streamReader(made.schema()).getDefaultReadLimit()
+
+    assert limit() == ReadAllAvailable()
+    assert limit(maxOffsetsPerTrigger=5, minOffsetsPerTrigger=2) == ReadMaxRows(5)
+    assert limit(maxBytesPerTrigger=5) == ReadMaxBytes(5)
+    assert limit(minOffsetsPerTrigger=2) == ReadMinRows(2)
+
+
+def test_available_now_ends(comet: Server, cometmq: RunningCluster) -> None:
+    topic = comet.topic(2)
+    comet.send(topic, range(100), queues=2)
+    stream = Stream(comet.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=30))
+    stream.reader.prepareForTriggerAvailableNow()
+    first = stream.batch()
+    assert first is not None
+    cometmq.create_topic(topic, 4)  # queues 2 and 3 are new
+    comet.send(topic, range(100, 200), queues=4)
+    batches = [first, *stream.rest()]
+    assert [len(batch) for batch in batches] == [30, 30, 30, 10]
+    assert together(batches) == list(range(100))
+    again = Stream(comet.options(subscribe=topic, startingOffsets="earliest"), stream.at)
+    again.reader.prepareForTriggerAvailableNow()
+    assert together(again.rest()) == list(range(100, 200))
+
+
+def test_queues_and_topics_that_come_are_found(server: Server) -> None:
+    pattern = f"found-{server.kind}-.*"
+    stream = Stream(server.options(subscribePattern=pattern))
+    assert stream.at == {}
+    assert stream.batch() is None
+    topic = server.make(f"found-{server.kind}-1", 1)
+    server.send(topic, range(10), queues=1)
+    assert stream.rest() == [list(range(10))]  # from its first message on: it was not there before
+
+
+def test_a_queue_that_came_late_begins_where_it_can(comet: Server, cometmq: RunningCluster) -> None:
+    """A batch that is repeated after a crash is the same, though the beginning stands in no earlier offset."""
+    topic = comet.topic(1)
+    stream = Stream(comet.options(subscribe=topic, startingOffsets="earliest"), {})
+    comet.send(topic, range(20), queues=1)
+    spans = cluster_of(client_of(Words(comet.options())))
+    real = type(spans).spans
+    moved = {MessageQueue(topic, "broker-a", 0): 5}
+
+    def spans_with_loss(self: Any, queues: Any) -> Any:
+        return {queue: span._replace(low=moved.get(queue, span.low)) for queue, span in real(self, queues).items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(spans), "spans", spans_with_loss)
+        start = stream.at
+        assert stream.batch() == list(range(5, 20))
+        assert stream.at["$new"] == {topic: {"broker-a": {"0": 5}}}
+        assert numbers_of(stream.read(start, stream.at)) == list(range(5, 20))
+        assert stream.batch() is None
+        comet.send(topic, [20], queues=1)
+        assert stream.batch() == [20]
+        assert "$new" not in stream.at
+        # Expired behind our back: told, or passed over.
+        moved[MessageQueue(topic, "broker-a", 0)] = 15
+        old = {topic: {"broker-a": {"0": 10}}}
+        with pytest.raises(OffsetsLost, match="offsets 10 to 15 of queue 0"):
+            Stream(comet.options(subscribe=topic), old).batch()
+        lenient = Stream(comet.options(subscribe=topic, failOnDataLoss="false"), old)
+        assert lenient.rest() == [list(range(15, 21))]
+
+
+def test_a_topic_made_anew_is_a_loss(comet: Server) -> None:
+    topic = comet.topic(1)
+    comet.send(topic, range(5), queues=1)
+    ahead = {topic: {"broker-a": {"0": 100}}}
+    with pytest.raises(OffsetsLost, match="was read up to 100"):
+        Stream(comet.options(subscribe=topic), ahead).batch()
+    lenient = Stream(comet.options(subscribe=topic, failOnDataLoss="false"), ahead)
+    assert lenient.rest() == [list(range(5))]
+
+
+def test_who_is_away_is_waited_for(comet: Server) -> None:
+    """Nothing of a broker that is gone is passed over; after a time it is an error."""
+    topic = comet.topic(1)
+    comet.send(topic, range(5), queues=1)
+    both = {topic: {"broker-a": {"0": 2}, "broker-z": {"0": 7}}}
+    stream = Stream(comet.options(subscribe=topic), both)
+    assert stream.batch() == [2, 3, 4]
+    assert stream.at == {topic: {"broker-a": {"0": 5}, "broker-z": {"0": 7}}}
+    for is_ending in (False, True):
+        strict = Stream(comet.options(subscribe=topic, retryTimeoutMs=0), both)
+        if is_ending:
+            strict.reader.prepareForTriggerAvailableNow()
+        with pytest.raises(PeerUnreachable, match="broker-z"):
+            strict.batch()
+    lenient = Stream(comet.options(subscribe=topic, retryTimeoutMs=0, failOnDataLoss="false"), both)
+    lenient.reader.prepareForTriggerAvailableNow()
+    assert lenient.rest() == [[2, 3, 4]]
+
+
+def test_progress_is_committed_to_the_group(server: Server) -> None:
+    topic = server.topic(1)
+    group = f"progress-{topic}"
+    server.send(topic, range(10), queues=1)
+    options = server.options(subscribe=topic, startingOffsets="earliest", consumerGroup=group)
+    stream = Stream(options)
+    assert stream.batch() == list(range(10))
+    stream.reader.commit(stream.at)
+    cluster = cluster_of(client_of(Words(options)))
+    queue = MessageQueue(topic, "broker-a", 0)
+    assert cluster.committed(group, [queue]) == {queue: 10}
+    latest = stream.reader.reportLatestOffset()
+    assert latest is not None
+    assert latest["$group"] == {"namesrvAddr": server.namesrv, "consumerGroup": group}
+    server.send(topic, [10], queues=1)
+    quiet = Stream({**options, "commitOffsets": "false", "startingOffsets": "committed"})
+    assert quiet.batch() == [10]
+    quiet.reader.commit(quiet.at)
+    assert cluster.committed(group, [queue]) == {queue: 10}
+
+
+def test_a_stream_needs_its_topic_at_first(comet: Server) -> None:
+    with pytest.raises(TopicNotFound, match="no-such-topic"):
+        Stream(comet.options(subscribe="no-such-topic"))
+    with pytest.raises(InvalidArgument, match="no stream"):
+        made = source(comet.options(table="lag"))
+        made.streamReader(made.schema())
+
+
+@pytest.mark.parametrize("offset", [[], {"t": 5}, {"t": {"b": {"x": 5}}}, {"t": {"b": {"0": "5"}}}, {"$new": []}, 7])
+def test_a_checkpoint_that_is_none_of_ours_is_refused(comet: Server, offset: Any) -> None:
+    stream = Stream(comet.options(subscribePattern="nothing"))
+    with pytest.raises(InvalidArgument, match="the offset in the checkpoint"):
+        stream.reader.latestOffset(offset, ReadAllAvailable())
