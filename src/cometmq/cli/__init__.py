@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "namesrv": Command("cometmq.cli.namesrv", "a NameServer"),
     "broker": Command("cometmq.cli.broker", "a broker"),
     "tour": Command("cometmq.cli.tour", "a guided run, in seconds, on a running server or one that comes along"),
+    "store": Command("cometmq.cli.store", "check, dump or repair the folder of a stopped broker"),
     "version": Command("cometmq.cli.version", "print the version"),
 }
 

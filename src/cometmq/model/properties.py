@@ -53,6 +53,7 @@ TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"  # a mark of recall, and what it recalls
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 DELIVERED_MARK: Final = "__COMET_DELIVERED"  # CometMQ's own: see broker/delivered_marks.py
+DAMAGED_MARK: Final = "__COMET_DAMAGED"  # CometMQ's own: what `cometmq store repair` put in the place of a message
 PATIENCE_MARK: Final = "__COMET_PATIENT"  # CometMQ's own, of half messages: see broker/transaction/checks.py
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
@@ -76,7 +77,7 @@ RESERVED: Final = frozenset(
         "INNER_MULTI_QUEUE_OFFSET", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_ENQUEUE_MS",
         "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL",
         "__BORNHOST", "BORN_TIMESTAMP", "__CRC32#", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID",
-        "_SYS_MSG_PRIORITY_", "__COMET_DELIVERED", "__COMET_PATIENT",
+        "_SYS_MSG_PRIORITY_", "__COMET_DELIVERED", "__COMET_DAMAGED", "__COMET_PATIENT",
     }
 )  # fmt: skip
 

@@ -47,6 +47,14 @@ def read_only_text(damages: Sequence[Damage], root: str) -> str:
     )
 
 
+def next_synced(log: CommitLog, end: int, last_store_time_ms: int, physic_ms: int) -> int | None:
+    """Where the next record stands that was synced before the log was damaged at `end`, if one does."""
+    for offset, store_time_ms in sound_behind(log, end):
+        if last_store_time_ms <= store_time_ms < physic_ms:
+            return offset
+    return None
+
+
 def sound_behind(log: CommitLog, offset: int) -> Iterator[tuple[int, int]]:
     """Offset and store time of each record that stands anywhere behind `offset`; looks only where files hold data."""
     for start in sorted(start for start in log.segments if start + log.segment_size > offset):

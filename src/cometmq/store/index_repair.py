@@ -23,6 +23,13 @@ def slots_run_ahead(file: IndexFile) -> bool:
     return file.load_slots().largest() >= file.next_entry
 
 
+def sound_entries(file: IndexFile) -> tuple[int, int, array[int]]:
+    """The first entry that is not sound, the place in the log of the one before it, and the slots that fit."""
+    slots = array("i", bytes(4 * file.slot_count))
+    next_entry, end_offset, _, _ = _walk(file, slots)
+    return next_entry, end_offset, slots
+
+
 def repair(file: IndexFile) -> None:
     """Keep the entries that are sound, and write slots and header that fit them."""
     slots = array("i", bytes(4 * file.slot_count))

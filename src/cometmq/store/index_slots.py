@@ -56,6 +56,10 @@ class IndexSlots:
                 self.view[start:end] = new
                 self.dirty.add(page)
 
+    def differ(self, slots: array[int]) -> bool:
+        """Whether these are others."""
+        return self.view[HEADER_ROOM : self._end].tobytes() != slots.tobytes()
+
     def take_dirty(self) -> tuple[frozenset[int], list[tuple[int, bytes]]]:
         """The dirty pages, and where in the file which bytes must go, neighbours joined; none is dirty after."""
         pages = frozenset(self.dirty)

@@ -24,7 +24,7 @@ from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import ConsumeQueue
-from cometmq.store.damage import Damage, sound_behind
+from cometmq.store.damage import Damage, next_synced
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
@@ -172,7 +172,7 @@ class Recovery:
                 self._progress(segment.start + walk.at - begin, total)
             end = segment.start + walk.at
             if walk.end is WalkEnd.NO_RECORD:
-                goes_on = self._behind(end)
+                goes_on = next_synced(log, end, self._replay.last_store_time_ms, self._checkpoint.physic_ms)
                 if goes_on is None:
                     return end
                 self.damages.append(Damage(segment.path, walk.at, end, goes_on))
@@ -182,10 +182,3 @@ class Recovery:
             else:
                 at = segment.end
         return at
-
-    def _behind(self, end: int) -> int | None:
-        """Where the next record stands that was synced before the log was damaged at `end`, if one does."""
-        for offset, store_time_ms in sound_behind(self._log, end):
-            if self._replay.last_store_time_ms <= store_time_ms < self._checkpoint.physic_ms:
-                return offset
-        return None

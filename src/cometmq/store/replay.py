@@ -11,8 +11,9 @@ Mirrors: DefaultMessageStore.doDispatch.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
+from cometmq.clock import SystemClock
 from cometmq.model import properties
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
@@ -20,15 +21,26 @@ from cometmq.store.append import Entry
 from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.delivery_time import DeliveryTimes
-from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Dispatcher
+from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX
 from cometmq.store.log_walk import FoundTuple
 from cometmq.store.queue_table import QueueTable
 
+AHEAD_MS_MAX: Final = 30 * 24 * 3_600_000  # no CRC covers a store time: one so far in the future is damaged
+
 _PREPARED: Final = 0x4
+_ROLLBACK: Final = 0xC
 _SEPARATOR: Final = properties.PROPERTY_SEPARATOR
 _TAGS, _KEYS, _UNIQ_KEY = (
     f"{_SEPARATOR}{name}{properties.NAME_SEPARATOR}" for name in (properties.TAGS, properties.KEYS, properties.UNIQ_KEY)
 )
+
+
+class Takes(Protocol):
+    """Who is given what was found: the store's dispatcher."""
+
+    unwritten_units: int
+
+    def replay(self, entries: list[Entry]) -> None: ...
 
 
 class Replay:
@@ -38,7 +50,7 @@ class Replay:
         self,
         table: QueueTable,
         batches: BatchQueues,
-        dispatcher: Dispatcher,
+        dispatcher: Takes,
         delay_levels: str,
         on_disk: set[tuple[str, int]],
         *,
@@ -55,19 +67,22 @@ class Replay:
         self._indexed_before = indexed_before
         self._queue_by_topic: dict[tuple[bytes, int], ConsumeQueue] = {}
         self.last_store_time_ms = 0
+        self._newest_ms = SystemClock().now_ms() + AHEAD_MS_MAX
 
     def take(self, start: int, found: list[FoundTuple]) -> None:
         """Replay records of the segment at `start`."""
         queues, indexed_before = self._queue_by_topic, self._indexed_before
         entries: list[Entry] = []
         add = entries.append
-        last_ms = self.last_store_time_ms
+        last_ms, newest_ms = self.last_store_time_ms, self._newest_ms
         for at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, data in found:
-            if store_time_ms > last_ms:
+            if last_ms < store_time_ms < newest_ms:
                 last_ms = store_time_ms
             physical_offset = start + at
             queue = queues.get((topic, queue_id))
             if queue is None:
+                if sys_flag & _ROLLBACK == _ROLLBACK:
+                    continue  # no queue and no index has those
                 queue = self._queue_of(topic, queue_id, physical_offset)
                 if queue is None:
                     continue

@@ -1,0 +1,140 @@
+"""Is a store sound? Every record of the log, every unit of the queues, the index, the checkpoint and the tables.
+
+The log is walked once from its first byte. What the next start does by itself (cut a torn tail, add what a kill kept
+from the queues) is only noted; what it cannot or may not do is a fault.
+
+Mirrors: nothing in Java.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from cometmq.store.damage import Damage, next_synced, sound_behind
+from cometmq.store.inspection.findings import Report
+from cometmq.store.inspection.folder import Folder
+from cometmq.store.inspection.index_check import check_index
+from cometmq.store.inspection.table_check import check_tables
+from cometmq.store.inspection.units_check import OnWrong, UnitsCheck
+from cometmq.store.log_walk import Walk, WalkEnd
+from cometmq.store.recovery import Progress
+from cometmq.store.replay import Replay
+from cometmq.store.segment import segment_path
+
+LOG: Final = "commitlog"
+CHECKPOINT: Final = "checkpoint"
+SOUND_BEHIND_MAX: Final = 1000
+
+
+class Check:
+    """One look at a folder: `run`, then `report`; `damages` and `end` tell more about the log."""
+
+    def __init__(self, folder: Folder, progress: Progress | None = None, on_wrong: OnWrong | None = None) -> None:
+        self._folder = folder
+        self._progress = progress or (lambda done, total: None)
+        self._units = UnitsCheck(folder, on_wrong)
+        self._messages = 0
+        self._last_ms = 0
+        self.report = Report()
+        self.damages: list[Damage] = []
+        self.end = 0
+
+    def run(self) -> Report:
+        """Look at everything."""
+        self.look_at_log()
+        self.look_at_checkpoint()
+        check_index(self._folder, self.report, self.end)
+        check_tables(self._folder, self.report)
+        return self.report
+
+    def look_at_log(self) -> None:
+        """The log and the queues, in one walk."""
+        folder, report = self._folder, self.report
+        for fault in folder.faults:
+            report.fault(LOG, fault)
+        if not folder.stopped_cleanly:
+            report.note(LOG, "the last broker did not stop cleanly: the next start replays the end of the log")
+        self.end = self._walk()
+        for damage in self.damages:
+            report.fault(LOG, f"{damage}, and the log goes on behind them")
+        files = len(folder.log.segments)
+        report.summary[LOG] = f"{files} files, {self._messages:,} messages, {self.end - folder.log.min_offset:,} bytes"
+        self._units.finish(report, self.end)
+
+    def _walk(self) -> int:
+        log = self._folder.log
+        if not log.segments:
+            return 0
+        replay = Replay(
+            self._folder.queues,
+            self._folder.batches,
+            self._units,
+            self._folder.config.message_delay_level,
+            set(),
+            vouched=0,
+            indexed_before=-1,
+        )
+        at = begin = log.min_offset
+        total = max(log.segments) + log.segment_size - begin
+        while at < begin + total:
+            segment = log.segment_of(at)
+            if segment is None:  # missing between others
+                later = min(start for start in log.segments if start > at)
+                path = segment_path(log.folder, log.segment_start(at))
+                self._damaged(Damage(path, at % log.segment_size, at, later))
+                at = later
+                continue
+            view = log.view_of(segment.start)
+            walk = Walk(view, segment.start, at - segment.start, check_crc=True)
+            while found := walk.batch():
+                self._messages += len(found)
+                replay.take(segment.start, found)
+                self._progress(segment.start + walk.at - begin, total)
+            end = segment.start + walk.at
+            if walk.end is WalkEnd.NEXT_SEGMENT:
+                at = segment.end
+                if at not in log.segments and at >= begin + total:
+                    return end
+                continue
+            self._last_ms = replay.last_store_time_ms
+            goes_on = next_synced(log, end, self._last_ms, self._folder.checkpoint.physic_ms)
+            if goes_on is None:
+                self._note_tail(segment.start, end)
+                return end
+            self._damaged(Damage(segment.path, walk.at, end, goes_on))
+            at = goes_on
+        return at
+
+    def _damaged(self, damage: Damage) -> None:
+        if self.damages and self.damages[-1].end == damage.start:
+            damage = self.damages.pop()._replace(end=damage.end)
+        self.damages.append(damage)
+
+    def _note_tail(self, start: int, end: int) -> None:
+        """What stands behind the log's end: nothing, a write that was torn, or messages that nobody vouches for."""
+        log = self._folder.log
+        path, at = log.segments[start].path, end - start
+        count = sum(1 for _ in islice(sound_behind(log, end), SOUND_BEHIND_MAX))
+        if count:
+            more = " or more" if count == SOUND_BEHIND_MAX else ""
+            self.report.note(
+                LOG,
+                f"{path} is torn at byte {at}, and {count}{more} messages stand behind that the checkpoint does not "
+                "know to be synced: the next start cuts them off, as it must after a power cut",
+            )
+        elif any(any(log.view_of(start)[first:stop]) for first, stop in log.data_ranges(start, at)):
+            self.report.note(LOG, f"{path} ends with a torn write at byte {at}: the next start cuts it")
+
+    def look_at_checkpoint(self) -> None:
+        folder, report = self._folder, self.report
+        checkpoint = folder.checkpoint
+        if not folder.has_checkpoint:
+            report.summary[CHECKPOINT] = "none: the next start replays the whole log"
+            report.note(CHECKPOINT, f"{folder.config.checkpoint_path} is missing")
+            return
+        report.summary[CHECKPOINT] = (
+            f"log synced up to {checkpoint.physic_ms}, queues to {checkpoint.logics_ms}, index to {checkpoint.index_ms}"
+        )
+        if checkpoint.logics_physical_offset > self.end:
+            report.note(CHECKPOINT, "it speaks of a log that was longer; the next start does not rely on it")
