@@ -18,8 +18,10 @@ from functools import partial
 
 from cometmq.broker import acting, assignment, delay, ha, locks, pop, reply, retry, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
+from cometmq.broker.acting.bridge import EscapeBridge
 from cometmq.broker.acting.group import BrokerGroup
 from cometmq.broker.acting.reading_place import ReadingPlace
+from cometmq.broker.acting.watch import Watch
 from cometmq.broker.admission import Admission
 from cometmq.broker.batch_intake import BatchIntake
 from cometmq.broker.beginnings import Beginnings
@@ -164,6 +166,11 @@ class Broker:
         closing.push_async_callback(durability.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
         group = BrokerGroup(config.broker_id, self.address, ha_address, config.enable_slave_acting_master)
+        bridge = EscapeBridge(config, name_servers, self._clock)
+        closing.push_async_callback(bridge.close)
+        role = Role(config.broker_role)
+        if config.enable_slave_acting_master and not config.skip_pre_online:
+            role.working = False  # until a master has asked its slaves what they did in its stead
         core = Core(
             config,
             self._clock,
@@ -183,7 +190,9 @@ class Broker:
             arrivals,
             closing,
             group,
-            role=Role(config.broker_role),
+            Watch(config, group, name_servers),
+            bridge,
+            role=role,
             saved=saved,
         )
 
@@ -208,7 +217,6 @@ class Broker:
         )
         pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store, place)
         closing.callback(pull.close)
-        group.on_change.append(lambda change: pull.long_polling.wake_all() if change.master_is_back else None)
         arrivals.listeners.append(pull.long_polling.arrived)
         routes.add(
             send,
@@ -226,6 +234,7 @@ class Broker:
         master = slave = None
         if core.role.is_slave:  # its HA port is held, and not served
             slave = ha.install_slave(core, self.settings.ha)
+            acting.stand_by(core, slave, pull.long_polling.wake_all)
         else:
             master = ha.install_master(core, self.settings.ha)
             admission.too_few_replicas = master.too_few_replicas
@@ -273,6 +282,7 @@ class Broker:
             ]
         )
         closing.push_async_callback(housekeeping.close)  # first, so that nobody registers us again
+        await acting.come_back(core)
         await registration.announce_all()
 
 

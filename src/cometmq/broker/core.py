@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from cometmq.broker.acting.bridge import EscapeBridge
+from cometmq.broker.acting.duties import Duties
 from cometmq.broker.acting.group import BrokerGroup
+from cometmq.broker.acting.watch import Watch
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.groups import Groups
@@ -74,6 +77,10 @@ class Core:
     arrivals: Arrivals
     closing: AsyncExitStack
     group: BrokerGroup
+    watch: Watch
+    bridge: EscapeBridge
+    taken_back: list[Replicated] = field(default_factory=list)  # what a master asks its slaves when it comes back
+    duties: Duties = field(default_factory=Duties)  # what this broker does in its master's stead, if it is a slave
     jobs: list[Job] = field(default_factory=list)
     role: Role = field(default_factory=Role)
     replicated: list[Replicated] = field(default_factory=list)  # what a slave copies from its master

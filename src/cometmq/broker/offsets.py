@@ -46,6 +46,8 @@ class Offsets(Saved):
         self._resets: dict[str, QueueOffsets] = {}
         self._use_resets = config.use_server_side_reset_offset
         self.on_reset: list[OnReset] = []  # who lets clients wait on a queue
+        self.committed_here: dict[tuple[str, int], int] | None = None  # of a slave: by topic@group and queue id
+        self.on_ahead: Callable[[], None] = lambda: None
         self.on_removed: list[OnRemoved] = []  # who would commit later what is removed now
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.load(self._read)
@@ -79,6 +81,8 @@ class Offsets(Saved):
         if queues is None:
             self._offsets[key] = queues = {}
         queues[queue_id] = offset
+        if self.committed_here is not None:
+            self.committed_here[key, queue_id] = offset
         self.mark()
         self._commits += 1
         if not self._commits % self._version_step:
@@ -113,15 +117,36 @@ class Offsets(Saved):
         return {key[: -len(suffix)] for key in self._offsets if key.endswith(suffix)}
 
     def follow(self, body: bytes) -> None:
-        """Take the offsets that the master has; what only this broker has stays."""
+        """Take the offsets that the master has; what only this broker has stays, and what is ahead of the master's
+        because it was committed here."""
         rows, version = read_table(body, "offsetTable")
         taken = {key: whole_rows(queues) for key, queues in rows.items()}
+        self._keep_ahead(taken)
         changed = {key: queues for key, queues in taken.items() if self._offsets.get(key) != queues}
         if changed:
             self._offsets.update(changed)
             self.mark()
         if version is not None:
             self.data_version = version
+
+    def _keep_ahead(self, taken: dict[str, QueueOffsets]) -> None:
+        here = self.committed_here
+        if not here:
+            return
+        ahead = {(key, at): offset for (key, at), offset in here.items() if offset > taken.get(key, {}).get(at, -1)}
+        for (key, queue_id), offset in ahead.items():
+            taken.setdefault(key, {})[queue_id] = offset
+        self.committed_here = ahead
+        if ahead:
+            self.on_ahead()
+
+    def take_back(self, body: bytes, max_offset: Callable[[str, int], int]) -> None:
+        """A slave says what was committed there while we were gone: who is further is right, within what we have."""
+        for key, rows in read_table(body, "offsetTable")[0].items():
+            topic, _, group = key.partition(SEPARATOR)
+            for queue_id, offset in whole_rows(rows).items():
+                if self._offsets.get(key, {}).get(queue_id, -1) < offset <= max_offset(topic, queue_id):
+                    self.commit(group, topic, queue_id, offset)
 
     # --- resetting
 

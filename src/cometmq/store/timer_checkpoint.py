@@ -31,6 +31,14 @@ _OWN: Final = Struct(">3q")
 _OWN_AT: Final = 64
 
 
+def read_checkpoint(data: bytes) -> tuple[int, int]:
+    """The read time and the master's queue offset of what another broker says."""
+    if len(data) < _FIELDS.size:
+        raise ProtocolError(f"a timer checkpoint has {_FIELDS.size} bytes, not {len(data)}")
+    read_time_ms, _, _, master_queue_offset, *_ = _FIELDS.unpack_from(data)
+    return read_time_ms, master_queue_offset
+
+
 class TimerCheckpoint:
     """Plain fields, `load` and `save`."""
 

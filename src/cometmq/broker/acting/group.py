@@ -43,6 +43,7 @@ class BrokerGroup:
     min_id: int = MASTER_ID
     min_addr: str | None = None
     addrs: dict[int, str] = field(default_factory=dict)
+    on_master: Callable[[str | None, str | None], None] = lambda ha_addr, addr: None  # where it is, if somebody says so
     on_change: list[Callable[[Change], None]] = field(default_factory=list)
 
     @property
@@ -73,7 +74,10 @@ class BrokerGroup:
 
     def told(self, change: Change) -> None:
         """Somebody says who is first; only what differs is news, and only for a slave that may act."""
-        if not self.may_act or self.own_id == MASTER_ID or change.min_id == self.min_id:
+        if not self.may_act or self.own_id == MASTER_ID:
+            return
+        if change.min_id == self.min_id:
+            self.min_addr = change.min_addr or self.min_addr
             return
         log.warning(
             "the first broker of the group was %d at %s and is now %d at %s",

@@ -5,8 +5,6 @@ Mirrors: AdminBrokerProcessor.notifyMinBrokerIdChange, updateBrokerHaInfo.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cometmq.broker.acting.group import BrokerGroup, Change
 from cometmq.broker.config import MASTER_ID
 from cometmq.errors import RequestRefused
@@ -15,16 +13,13 @@ from cometmq.wire.requests.namesrv import NotifyMinBrokerIdChange
 from cometmq.wire.requests.replicas import ExchangeHaInfo, ExchangeHaInfoReply
 from cometmq.wire.schema import Header
 
-OnMaster = Callable[[str | None, str], None]  # its address, and where it serves slaves
-
 
 class GroupHandlers:
     """Answers for the group."""
 
-    def __init__(self, group: BrokerGroup, first_end: int, on_master: OnMaster) -> None:
+    def __init__(self, group: BrokerGroup, first_end: int) -> None:
         self._group = group
         self._first_end = first_end  # of the log, when this broker started
-        self._on_master = on_master
 
     @handles(NotifyMinBrokerIdChange)
     def notify(self, request: NotifyMinBrokerIdChange, call: Call) -> Header:
@@ -38,7 +33,7 @@ class GroupHandlers:
     @handles(ExchangeHaInfo)
     def exchange(self, request: ExchangeHaInfo, call: Call) -> Header:
         if request.master_ha_address is not None:
-            self._on_master(request.master_address, request.master_ha_address)
+            self._group.on_master(request.master_ha_address, request.master_address)
         elif self._group.own_id == MASTER_ID:
             return ExchangeHaInfoReply(self._group.own_ha_addr, self._first_end, self._group.own_addr)
         return ExchangeHaInfoReply()

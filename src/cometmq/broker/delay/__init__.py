@@ -2,6 +2,7 @@
 
 stage        in: a message that asks for a level goes to the schedule topic
 deliveries   out: what is due goes to its own topic
+escape       out, of a slave whose master is gone: what is due goes to another master
 progress     how far each level is: delayOffset.json
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from cometmq.broker.core import Core
 from cometmq.broker.delay.deliveries import DelayedDeliveries
+from cometmq.broker.delay.escape import DelayEscape
 from cometmq.broker.delay.handlers import DelayHandlers
 from cometmq.broker.delay.progress import DelayOffsets
 from cometmq.broker.delay.stage import DelayStage
@@ -38,6 +40,10 @@ def install(core: Core) -> None:
     core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, core.role.job(save)))
     core.routes.add(DelayHandlers(progress))
     core.replicated.append(Replicated("delay offsets", GetAllDelayOffset(), progress.follow))
+    core.taken_back.append(Replicated("delay offsets", GetAllDelayOffset(), progress.take_back))
+    progress.keeps_ahead = core.config.enable_slave_acting_master
+    escape = DelayEscape(len(delays_ms), core.store, core.reader, progress, core.bridge, core.clock)
+    core.duties.add("delay levels", escape.run)
     running: list[DelayedDeliveries] = []
 
     def start() -> None:

@@ -42,6 +42,7 @@ class DelayOffsets(Saved):
         self.delivered_before: int | None = None
         self.hold_at: int | None = None
         self._followed_at = 0
+        self.keeps_ahead = False  # of a slave that may have delivered in its master's stead
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.load(self._read)
         self._saved_at = self.delivered_before or 0
@@ -93,6 +94,8 @@ class DelayOffsets(Saved):
         copy of the log by then is in the table for certain, and what came later may be."""
         rows, version = read_table(body, "offsetTable")
         offsets = whole_rows(rows)
+        if self.keeps_ahead:
+            offsets = {level: max(offset, self.current.get(level, 0)) for level, offset in offsets.items()}
         self.delivered_before = self.hold_at = self._followed_at
         self._followed_at = self._store.written_offset
         if offsets != self.current:
@@ -100,6 +103,13 @@ class DelayOffsets(Saved):
             self.mark()
         if version is not None:
             self.data_version = version
+
+    def take_back(self, body: bytes) -> None:
+        """A slave that acted for us says how far it is; what it delivered is not delivered again."""
+        for level, offset in whole_rows(read_table(body, "offsetTable")[0]).items():
+            if offset > self.current.get(level, 0):
+                self.current[level] = self._safe[level] = offset
+                self.mark()
 
     def note_growth(self) -> None:
         """Have the file written if the log has grown much since: a scan after a kill must stay short."""

@@ -7,6 +7,7 @@
     slots           which slots hold anything, and what is recalled
     open_slots      what is due about now, in memory
     delivery        what is stored when the time has come
+    escape          of a slave whose master is gone: it goes to another master
     metrics         how many wait
 
 How a producer names a message that waits is in `wire/recall_handle.py`; the files are in `store/timer_files.py`,
@@ -20,6 +21,7 @@ from __future__ import annotations
 from cometmq.broker.core import Core
 from cometmq.broker.housekeeping import Job
 from cometmq.broker.replicated import Replicated
+from cometmq.broker.timer.escape import TimerEscape
 from cometmq.broker.timer.handlers import RecallHandlers, TimerHandlers
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.service import TimerService
@@ -64,8 +66,12 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     metrics = TimerMetrics(core.table("timermetrics"), core.clock)
     core.saved.append(metrics)
     core.replicated.append(Replicated("timer metrics", GetTimerMetrics(), metrics.follow))
-    core.replicated.append(Replicated("timer progress", GetTimerCheckPoint(), files.checkpoint.follow, often=True))
+    with_topic = store_config.append_topic_for_timer_delete_key
+    escape = TimerEscape(files.checkpoint, core.store, core.reader, core.bridge, core.clock, keys_with_topic=with_topic)
+    core.duties.add("timed messages", escape.run)
+    core.replicated.append(Replicated("timer progress", GetTimerCheckPoint(), escape.follow, often=True))
     service = TimerService(files, core.store, core.messages, core.reader, core.durability, metrics, core.clock)
+    core.taken_back.append(Replicated("timer progress", GetTimerCheckPoint(), service.take_back))
     core.closing.push_async_callback(service.close)
     core.late.append(service.is_late)
     core.arrivals.listeners.append(service.arrived)

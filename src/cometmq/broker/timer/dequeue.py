@@ -17,6 +17,7 @@ from cometmq.broker.delivered_marks import TIMER_SOURCE, delivered_since
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessages
 from cometmq.broker.timer.delivery import Ready, load_records, make_ready, time_property, waiting_record
+from cometmq.broker.timer.elsewhere import Elsewhere
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.open_slots import Due, OpenSlot, Strip
 from cometmq.broker.timer.slots import Slots
@@ -63,6 +64,7 @@ class Dequeue:
         self._ready_bytes = 0  # stored size of what is ready
         self.changed = False  # anything was delivered
         self.end = 0
+        self.elsewhere = Elsewhere()
         self._recovered_until_ms = slots.tick(clock.now_ms()) + slots.precision_ms
         self._delivered: set[int] = set()  # by CommitLog offset, before a kill and not in the saved progress
         if files.checkpoint.scan_offset is not None:
@@ -136,7 +138,7 @@ class Dequeue:
         records = await self._records([(due.offset, due.size) for due in dues])
         ready: list[Ready] = []
         for due, record in zip(dues, records, strict=True):
-            if record is None or due.offset in self._delivered:
+            if record is None or due.offset in self._delivered or self.elsewhere.has_delivered(record):
                 continue
             roll = bool(due.magic & ROLL)
             one = make_ready(record, due.pos, due.write_time_ms, roll=roll, with_topic=self._keys_with_topic)

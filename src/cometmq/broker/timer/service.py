@@ -27,6 +27,7 @@ from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessages
 from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.timer.dequeue import Dequeue
+from cometmq.broker.timer.elsewhere import Elsewhere
 from cometmq.broker.timer.enqueue import BLANK_SLOTS, WINDOW_SLOTS_MAX, Enqueue
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.slots import OPEN_AHEAD, Slots
@@ -34,6 +35,7 @@ from cometmq.clock import Clock
 from cometmq.errors import StoreError
 from cometmq.store.dispatch import Arrival
 from cometmq.store.engine import Store
+from cometmq.store.timer_checkpoint import read_checkpoint
 from cometmq.store.timer_files import TimerFiles
 
 log = logging.getLogger("cometmq.timer")
@@ -234,6 +236,11 @@ class TimerService:
     def waiting_at(self, slot_ms: int) -> int:
         """How many messages wait in a slot."""
         return self._files.number_at(slot_ms)
+
+    def take_back(self, data: bytes) -> None:
+        """A slave that acted for us says how far it is; what it delivered is not delivered again."""
+        read_time_ms, queue_offset = read_checkpoint(data)
+        self._dequeue.elsewhere = Elsewhere(read_time_ms, queue_offset)
 
     def checkpoint_bytes(self) -> bytes:
         """What GET_TIMER_CHECK_POINT is told."""

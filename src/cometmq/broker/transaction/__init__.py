@@ -10,6 +10,7 @@ from cometmq.broker.housekeeping import Job
 from cometmq.broker.role import SLAVE
 from cometmq.broker.transaction.checks import Checks
 from cometmq.broker.transaction.ends import Ends
+from cometmq.broker.transaction.escape import TransactionEscape
 from cometmq.broker.transaction.handlers import TransactionHandlers
 from cometmq.broker.transaction.many import ManyHandlers
 from cometmq.broker.transaction.metrics import TransactionMetrics
@@ -46,4 +47,5 @@ def install(core: Core) -> None:
         await transactions.close(core.durability)
 
     core.role.add(start, stop)
+    core.duties.add("half messages", TransactionEscape(store, core.offsets, core.bridge).run)
     core.closing.push_async_callback(transactions.close, core.durability)

@@ -37,12 +37,12 @@ _PREPARED_OFFSET: Final = 13  # among the fields of a record's head
 
 def recover(store: Store, offsets: Offsets, transactions: Transactions) -> None:
     """Fill the window with what is known of it."""
-    base = _saved(store, offsets, names.HALF_TOPIC)
+    base = saved_offset(store, offsets, names.HALF_TOPIC)
     transactions.window = window = HalfWindow(base)
     ops = transactions.ops
     named: set[int] = set()
-    ops.next_offset = _saved(store, offsets, names.HALF_OP_TOPIC)
-    for record in _records(store, names.HALF_OP_TOPIC, ops.next_offset):
+    ops.next_offset = saved_offset(store, offsets, names.HALF_OP_TOPIC)
+    for record in records_of(store, names.HALF_OP_TOPIC, ops.next_offset):
         closed = list(named_in(record))
         ops.seen(record.queue_offset, closed)
         named.update(closed)
@@ -61,7 +61,7 @@ def _open_copies(store: Store, transactions: Transactions, named: set[int]) -> i
     """Find the latest copies; returns the place of the first one in the log."""
     window = transactions.window
     first: int | None = None
-    for record in _records(store, names.HALF_TOPIC, window.base):
+    for record in records_of(store, names.HALF_TOPIC, window.base):
         offset = record.queue_offset
         if offset in named:
             continue
@@ -84,6 +84,15 @@ def _open_copies(store: Store, transactions: Transactions, named: set[int]) -> i
 def _walk(store: Store, start: int, transactions: Transactions) -> None:
     """Close what was delivered or given up behind `start`."""
     window = transactions.window
+    for half, committed in delivered_halves(store, start):
+        if window.state_of(half.root) is State.OPEN:
+            latest = window.latest_of(half.root)
+            window.close(latest, State.COMMITTED if committed else State.DISCARDED)
+            transactions.ops.add(latest)
+
+
+def delivered_halves(store: Store, start: int) -> Iterator[tuple[Half, bool]]:
+    """The half messages that something behind `start` of the log was made from, and whether that is a commit."""
     segment_size = store.config.mapped_file_size_commit_log
     at, end = start, store.written_offset
     while at < end:
@@ -96,10 +105,8 @@ def _walk(store: Store, start: int, transactions: Transactions) -> None:
         committed = sys_flag & TRANSACTION_MASK == MessageFlag.TRANSACTION_COMMIT
         if committed or prepared_offset > 0:
             half = made_from(store, decode_record(view), prepared_offset)
-            if half is not None and window.state_of(half.root) is State.OPEN:
-                latest = window.latest_of(half.root)
-                window.close(latest, State.COMMITTED if committed else State.DISCARDED)
-                transactions.ops.add(latest)
+            if half is not None:
+                yield half, committed
         at += len(view)
 
 
@@ -114,14 +121,14 @@ def made_from(store: Store, record: Record, prepared_offset: int) -> Half | None
     return half if record.topic in (half.real_topic, names.CHECK_MAX_TIME_TOPIC) else None
 
 
-def _saved(store: Store, offsets: Offsets, topic: str) -> int:
+def saved_offset(store: Store, offsets: Offsets, topic: str) -> int:
     """The saved progress, within what the queue has: a power cut may have taken its end, retention its begin."""
     low, high = store.min_offset(topic, QUEUE_ID), store.max_offset(topic, QUEUE_ID)
     saved = offsets.query(GROUP, topic, QUEUE_ID)
     return low if saved is None else max(low, min(saved, high))
 
 
-def _records(store: Store, topic: str, offset: int) -> Iterator[Record]:
+def records_of(store: Store, topic: str, offset: int) -> Iterator[Record]:
     while True:
         found = store.read(topic, QUEUE_ID, offset, READ_COUNT)
         for piece in store.slices(found.ranges):

@@ -1,0 +1,266 @@
+"""A slave whose master is gone, on real brokers: it serves readers, keeps what they commit, and acts for the master."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.unit.broker.group_kit import ACTING, Group, group, until
+
+from cometmq import Decision, Message, Producer
+from cometmq.errors import PeerRefused
+from cometmq.model import properties
+from cometmq.model.names import HALF_TOPIC
+from cometmq.net.pool import connect
+from cometmq.wire import fastjson
+from cometmq.wire.bodies.cluster import decode_member_group
+from cometmq.wire.bodies.route import decode_route
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Command
+from cometmq.wire.record import decode_records
+from cometmq.wire.requests.admin import CreateGroup, CreateTopic
+from cometmq.wire.requests.consume import (
+    GetMaxOffset,
+    OffsetReply,
+    PullMessage,
+    PullMessageReply,
+    QueryConsumerOffset,
+    UpdateConsumerOffset,
+)
+from cometmq.wire.requests.delay import GetAllDelayOffset
+from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo
+from cometmq.wire.requests.send import SendMessageV2
+
+A, SLAVE, B = "broker-a", "broker-a-s", "broker-b"
+SUBSCRIBE, SUSPEND = 4, 2
+
+
+async def send(brokers: Group, name: str, body: bytes, topic: str = "T", **more: str) -> None:
+    text = properties.render({"UNIQ_KEY": body.decode(), **more})
+    await brokers.ask(name, SendMessageV2("p", topic, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), body)
+
+
+async def make_topic(brokers: Group, *names: str) -> None:
+    for name in names:
+        await brokers.ask(name, CreateTopic("T", 1, 1, 6, "SINGLE_TAG"))
+
+
+async def count(brokers: Group, name: str, topic: str = "T") -> int:
+    return OffsetReply.read((await brokers.ask(name, GetMaxOffset(topic, 0))).ext).offset
+
+
+async def bodies(brokers: Group, name: str) -> list[bytes]:
+    answer = await brokers.ask(name, PullMessage("look", "T", 0, 0, 32, SUBSCRIBE, 0, 0, 0, "*"))
+    return [record.body for record in decode_records(answer.body)]
+
+
+def pull(offset: int, flags: int = SUBSCRIBE, wait_ms: int = 0) -> PullMessage:
+    return PullMessage("g", "T", 0, offset, 32, flags, 0, wait_ms, 0, "*")
+
+
+async def exchange(brokers: Group, name: str, request: PullMessage) -> Command:
+    channel = await brokers.pool.channel(brokers.running[name].address)
+    return await channel.exchange(request.command(), timeout_ms=20_000)
+
+
+async def master_and_slave(brokers: Group, messages: int, offsets: Mapping[str, int] | None = None) -> None:
+    """Both, the slave with all that the master has."""
+    await brokers.start(A)
+    await make_topic(brokers, A)
+    for name, offset in (offsets or {}).items():
+        await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": name}))
+        await brokers.ask(A, UpdateConsumerOffset("T", name, 0, offset))
+    await brokers.start(SLAVE)
+    for number in range(messages):
+        await send(brokers, A, b"%d" % number)
+
+    async def copied() -> bool:
+        return await count(brokers, SLAVE) == messages and bool(await bodies_known(brokers))
+
+    await until(copied, "the slave has everything")
+
+
+async def bodies_known(brokers: Group) -> bool:
+    """Whether the slave knows the topic: then it answers a pull, if only by sending it to the master."""
+    return (await exchange(brokers, SLAVE, pull(0))).code == ResponseCode.SUCCESS
+
+
+# --- a slave that only reads
+
+
+async def test_readers_go_to_the_master_while_it_is_there_and_wait_at_the_slave_while_it_is_not(
+    tmp_path: Path,
+) -> None:
+    async with group(tmp_path, slaveReadEnable="true") as brokers:
+        await master_and_slave(brokers, 3)
+        found = await exchange(brokers, SLAVE, pull(0))
+        assert len(list(decode_records(found.body))) == 3
+        assert PullMessageReply.read(found.ext).suggest_which_broker_id == 0
+        sent_away = await exchange(brokers, SLAVE, pull(3, SUBSCRIBE | SUSPEND, 15_000))
+        assert sent_away.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        await brokers.stop(A)
+
+        async def alone() -> bool:
+            return (await exchange(brokers, SLAVE, pull(3))).code == ResponseCode.PULL_NOT_FOUND
+
+        await until(alone, "the slave knows that it is alone")
+        assert (await exchange(brokers, SLAVE, pull(99))).code == ResponseCode.PULL_NOT_FOUND
+        waiting = asyncio.create_task(exchange(brokers, SLAVE, pull(3, SUBSCRIBE | SUSPEND, 15_000)))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        await brokers.start(A)
+        assert (await waiting).code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
+async def test_without_slave_read_enable_a_slave_serves_only_while_it_is_alone(tmp_path: Path) -> None:
+    async with group(tmp_path) as brokers:
+        await brokers.start(A)
+        await make_topic(brokers, A)
+        await send(brokers, A, b"0")
+        await brokers.start(SLAVE)
+
+        async def copied() -> bool:
+            busy = (await exchange(brokers, SLAVE, pull(0))).code == ResponseCode.SYSTEM_BUSY
+            return busy and await count(brokers, SLAVE) == 1
+
+        await until(copied, "the slave refuses readers")
+        await brokers.stop(A)
+
+        async def served() -> bool:
+            return (await exchange(brokers, SLAVE, pull(0))).code == ResponseCode.SUCCESS
+
+        await until(served, "the slave serves readers")
+
+
+async def test_offsets_committed_at_the_slave_come_back_to_the_master(tmp_path: Path) -> None:
+    async with group(tmp_path, slaveReadEnable="true") as brokers:
+        await master_and_slave(brokers, 5, {"g": 1, "ahead": 5})
+
+        async def followed() -> bool:
+            reply = await brokers.ask(SLAVE, QueryConsumerOffset("T", 0, "ahead"))
+            return OffsetReply.read(reply.ext).offset == 5
+
+        await until(followed, "the slave has the master's offsets")
+        await brokers.stop(A)
+        await brokers.ask(SLAVE, UpdateConsumerOffset("T", "g", 0, 4))
+        await brokers.ask(SLAVE, UpdateConsumerOffset("T", "ahead", 0, 3))  # a consumer that reads again
+        await brokers.start(A)
+
+        async def came_back() -> bool:
+            reply = await brokers.ask(A, QueryConsumerOffset("T", 0, "g"))
+            return OffsetReply.read(reply.ext).offset == 4
+
+        await until(came_back, "the master has the slave's offset")
+        reply = await brokers.ask(A, QueryConsumerOffset("T", 0, "ahead"))
+        assert OffsetReply.read(reply.ext).offset == 5
+
+
+async def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
+    async with group(tmp_path) as brokers:
+        await master_and_slave_without_reads(brokers)
+        await brokers.stop(A)
+        try:
+            await send(brokers, SLAVE, b"no")
+        except PeerRefused as refused:
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert await count(brokers, SLAVE) == 0
+
+
+async def master_and_slave_without_reads(brokers: Group) -> None:
+    await brokers.start(A)
+    await make_topic(brokers, A)
+    await brokers.start(SLAVE)
+
+
+# --- a slave that acts
+
+
+async def acting_group(brokers: Group) -> None:
+    for name in (A, SLAVE, B):
+        await brokers.start(name)
+    await make_topic(brokers, A, B)
+    await until(lambda: members(brokers, {0, 1}), "all are there")
+
+
+async def members(brokers: Group, ids: set[int]) -> bool:
+    channel = await connect(brokers.name_server.address)
+    try:
+        answer = await channel.call(GetBrokerMemberGroup("DefaultCluster", A))
+    finally:
+        channel.close()
+    return set(decode_member_group(answer.body).addrs) == ids
+
+
+async def replicated(brokers: Group, topic: str, queue_id: int = 0) -> None:
+    async def is_there() -> bool:
+        ours = await brokers.ask(A, GetMaxOffset(topic, queue_id))
+        theirs = await brokers.ask(SLAVE, GetMaxOffset(topic, queue_id))
+        return OffsetReply.read(theirs.ext).offset == OffsetReply.read(ours.ext).offset > 0
+
+    await until(is_there, "the slave has it")
+
+
+async def test_the_route_shows_the_slave_as_a_master_that_cannot_be_written_to(tmp_path: Path) -> None:
+    async with group(tmp_path, **ACTING) as brokers:
+        await acting_group(brokers)
+        slave_address = brokers.running[SLAVE].address
+        await brokers.stop(A)
+
+        async def shown() -> bool:
+            channel = await connect(brokers.name_server.address)
+            try:
+                route = decode_route((await channel.call(GetRouteInfo("T", True))).body)
+            finally:
+                channel.close()
+            addrs = {broker.broker_name: broker.addrs for broker in route.brokers}
+            perms = {queues.broker_name: queues.perm for queues in route.queues}
+            return addrs.get(A) == {0: slave_address} and perms == {A: 4, B: 6}
+
+        await until(shown, "the slave is in the master's place")
+
+
+async def test_delayed_and_timed_messages_go_to_another_master_and_are_not_repeated(tmp_path: Path) -> None:
+    async with group(tmp_path, **ACTING) as brokers:
+        await acting_group(brokers)
+        await send(brokers, A, b"level", DELAY="2")
+        await send(brokers, A, b"timed", TIMER_DELAY_MS="2500")
+        await send(brokers, A, b"far", TIMER_DELAY_SEC="3600")
+        await replicated(brokers, "SCHEDULE_TOPIC_XXXX", 1)
+        await replicated(brokers, "rmq_sys_wheel_timer")
+        await brokers.stop(A)
+        await until(lambda: _has(brokers, B, {b"level", b"timed"}), "both came to the other master")
+        await brokers.start(A)
+
+        async def caught_up() -> bool:
+            table = fastjson.loads((await brokers.ask(A, GetAllDelayOffset())).body)["offsetTable"]
+            return bool(table.get("2") == 1)
+
+        await until(caught_up, "the master knows what its slave delivered")
+        await send(brokers, A, b"after", DELAY="1")
+        await until(lambda: _has(brokers, A, {b"after"}), "the master delivers again")
+        assert await bodies(brokers, A) == [b"after"]
+        assert sorted(await bodies(brokers, B)) == [b"level", b"timed"]
+
+
+async def _has(brokers: Group, name: str, wanted: set[bytes]) -> bool:
+    return set(await bodies(brokers, name)) >= wanted
+
+
+async def test_open_transactions_are_asked_about_by_another_master(tmp_path: Path) -> None:
+    quick = {"transactionCheckInterval": "500", "transactionTimeOut": "500"}
+    async with group(tmp_path, **ACTING, **quick) as brokers:
+        await acting_group(brokers)
+        found = {"TRAN_MSG": "true", "PGROUP": "tp"}
+        await send(brokers, A, b"half", **found)
+        await replicated(brokers, HALF_TOPIC)
+        namesrv = brokers.name_server.address
+        async with Producer("tp", namesrv=namesrv, checker=lambda _: Decision.COMMIT) as producer:
+            await producer.send(Message("T", b"plain"))
+            await brokers.stop(A)
+            await until(lambda: _has(brokers, B, {b"half"}), "the transaction was committed at the other master")
+            await brokers.start(A)
+            await send(brokers, A, b"again", **found)
+            await until(lambda: _has(brokers, A, {b"again"}), "the master asks about its own again")
+        assert (await bodies(brokers, A)).count(b"half") + (await bodies(brokers, B)).count(b"half") == 1
