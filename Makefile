@@ -10,7 +10,7 @@ TWINS  := tests/unit/store tests/property/test_append_lanes.py tests/property/te
 COMPILED := $(wildcard src/cometmq/*.pyx src/cometmq/*/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit interop differential fault bench format clean
+.PHONY: help setup run test check unit interop differential fault bench soak format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ fault: $(VENV)/.dev ## kills, power cuts and failing disks in full numbers, for 
 
 bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK beside other clients; writes docs/performance.md
 	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; exit $$status)
+
+soak: $(VENV)/.dev ## ten idle minutes and a million messages through the SDK: nothing grows, nothing is lost
+	$(BIN)/python -m bench.soak $(ARGS)
 
 format: $(VENV)/.dev ## format the sources and sort the imports
 	$(BIN)/ruff format -q .

@@ -3,6 +3,7 @@
 python -m bench                  measure both sides, judge the gates, write bench/results and docs/performance.md
 python -m bench report           write docs/performance.md again from a result that is in the tree
 python -m bench.sdk              the SDK beside the Java client and the official Python client
+python -m bench.soak             ten idle minutes and a million messages: nothing of the client grows (growth.py)
 
 workloads.py  what is measured, as data             servers.py  the two sides as processes
 frames.py     requests, encoded before the clock    startup.py  spawn to first acknowledged message, idle memory

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from bench.results import Result, Run
 from bench.sdk import report
 from bench.sdk.programs import PROGRAMS
