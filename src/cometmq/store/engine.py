@@ -136,6 +136,7 @@ class Store:
         try:
             if self._index is not None:
                 self._index.load(clean, self._checkpoint.index_ms)
+                index_lost = index_lost or self._index.lost
             recovery = Recovery(
                 self._log,
                 self._table,

@@ -84,15 +84,18 @@ class IndexService:
         self.flushed_store_time_ms = 0
         self.fault: str | None = None  # while set nothing is indexed; only a replay of the log can catch up
         self.skipped: list[str] = []
+        self.lost = False  # whether what was there turned out to hold nothing, and is to be made again
 
     # Start and end
 
     def load(self, clean_exit: bool, checkpoint_index_ms: int) -> None:
         """Open what is there; after a kill, repair what was being written."""
         self._fs.make_dirs(self._dir)
-        files = [file for name in self._fs.list_dir(self._dir) if (file := self._open(name)) is not None]
+        found = [file for name in self._fs.list_dir(self._dir) if (file := self._open(name)) is not None]
+        files = [file for file in found if not self._unlink_if_empty(file)]
+        # No file is left empty but by a kill before its first flush.
+        self.lost = bool(found) and not files and (clean_exit or checkpoint_index_ms > 0)
         if not clean_exit:
-            files = [file for file in files if not self._unlink_if_empty(file)]
             doubtful = files[-2:]  # only these can have had a flush under way
             for file in files:
                 if file.end_ms > checkpoint_index_ms or (file in doubtful and slots_run_ahead(file)):

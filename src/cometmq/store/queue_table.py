@@ -240,7 +240,7 @@ class QueueTable:
         while low < high:
             middle = (low + high) // 2
             unit = self.unit(queue, middle)
-            if unit is None or unit[0] < min_physical:
+            if unit is None or 0 <= unit[0] < min_physical:  # below 0 it is damaged, and says nothing
                 low = middle + 1
             else:
                 high = middle
