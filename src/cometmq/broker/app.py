@@ -64,6 +64,7 @@ from cometmq.net.routes import Routes
 from cometmq.net.server import Server, bind, bind_group, ip_of
 from cometmq.store.engine import Store
 from cometmq.store.fs import OsFs
+from cometmq.store.recovery import Progress
 from cometmq.store.tables import TableFile
 from cometmq.wire.message_id import UniqueIds
 from cometmq.wire.record import pack_host
@@ -91,8 +92,11 @@ HA_PORT_SHIFT = 1
 class Broker:
     """One broker of a cluster."""
 
-    def __init__(self, settings: BrokerSettings, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, settings: BrokerSettings, *, clock: Clock | None = None, progress: Progress | None = None
+    ) -> None:
         self.settings = settings
+        self._progress = progress  # told how far the store is while it opens, in a thread
         self._clock = clock or SystemClock()
         self._closing = AsyncExitStack()
         self.address = self.ha_address = ""
@@ -134,9 +138,17 @@ class Broker:
             return TableFile(fs, f"{store_config.config_dir}/{name}")
 
         topics = Topics(table("topics.json"), config, self._clock)
-        opened = partial(Store.open, store_config, store_host=store_host, is_batch_topic=topics.is_batch)
+        opened = partial(
+            Store.open,
+            store_config,
+            store_host=store_host,
+            is_batch_topic=topics.is_batch,
+            progress=self._progress,
+        )
         store = await loop.run_in_executor(None, opened)
         closing.callback(store.close)
+        if store.damages:
+            log.error("%s", store.fault)
         groups = Groups(table("subscriptionGroup.json"), config, self._clock)
         offsets = Offsets(table("consumerOffset.json"), config, self._clock)
         members = Members(

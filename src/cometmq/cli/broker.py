@@ -10,7 +10,9 @@ from collections.abc import Mapping
 
 from cometmq import log
 from cometmq.broker.app import Broker, load_settings
+from cometmq.broker.promise import promise
 from cometmq.cli import options
+from cometmq.cli.progress import ProgressBar
 from cometmq.cli.serve import serve
 
 
@@ -33,9 +35,22 @@ def broker_values(config_path: str | None, namesrv: str | None) -> dict[str, str
 
 def start(values: Mapping[str, str]) -> int:
     """Serve; says so in the line that upstream's scripts wait for."""
-    broker = Broker(load_settings(values))
+    bar = ProgressBar("replaying the log")
+    broker = Broker(load_settings(values), progress=bar)
     options.warn_if_open(broker.settings.broker.bind_address, "broker")
-    return serve(broker, lambda: print(boot_line(broker), flush=True))
+
+    def announce() -> None:
+        bar.close()
+        print(boot_line(broker), promise_line(broker), sep="\n", flush=True)
+
+    return serve(broker, announce)
+
+
+def promise_line(broker: Broker) -> str:
+    """What an acknowledgement means."""
+    settings = broker.settings
+    text = promise(settings.broker.broker_role, settings.store, settings.ha)
+    return text[0].upper() + text[1:]
 
 
 def boot_line(broker: Broker) -> str:

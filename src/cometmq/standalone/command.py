@@ -10,13 +10,13 @@ import logging
 from pathlib import Path
 
 from cometmq import __version__, log
+from cometmq.broker.promise import promise
 from cometmq.cli import options
 from cometmq.cli.serve import serve
 from cometmq.errors import ConfigError
 from cometmq.standalone import deployment
 from cometmq.standalone.app import Chosen, Standalone
 from cometmq.standalone.cluster import Cluster
-from cometmq.store.config import SYNC_FLUSH
 
 PROXY_PORT = 8081
 CONSOLE_PORT = 8082
@@ -90,14 +90,8 @@ def banner(server: Standalone) -> str:
             f"CometMQ {__version__} serves. Ctrl-C stops it.",
             f"  NameServer  {server.namesrv.address}",
             f"  broker      {broker}",
-            f"  durability  {durability(settings.store.flush_disk_type)}",
+            f"  durability  {promise(settings.broker.broker_role, settings.store, settings.ha)}",
             f"  data        {server.data}",
             f"  try next    any Apache RocketMQ client with namesrvAddr={namesrv}, or mqadmin clusterList -n {namesrv}",
         ]
     )
-
-
-def durability(flush_disk_type: str) -> str:
-    if flush_disk_type == SYNC_FLUSH:
-        return "SYNC_FLUSH: a message is on the disk before it is acknowledged"
-    return "ASYNC_FLUSH: a message is acknowledged from memory; a power cut may lose the last half second"
