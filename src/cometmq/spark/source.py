@@ -1,4 +1,4 @@
-"""What `format("rocketmq")` makes: a source that tells its schema and gives readers for its options.
+"""What `format("rocketmq")` makes: a source that tells its schema and gives readers and writers for its options.
 
 Spark makes it anew in several processes of the driver, so it holds nothing but the options. Rooms are imported when
 they are asked for: Spark loads this module whenever it looks for any Python data source.
@@ -14,6 +14,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
@@ -51,6 +53,16 @@ class RocketSource(DataSource):
         from cometmq.spark.tables import table_of
 
         return table_of({**kept_options(schema), **self.options}).stream_reader(schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from cometmq.spark.sink import batch_writer
+
+        return batch_writer({**kept_options(schema), **self.options}, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from cometmq.spark.sink import stream_writer
+
+        return stream_writer({**kept_options(schema), **self.options}, schema, overwrite)
 
 
 def revived(options: MutableMapping[str, str]) -> RocketSource:
