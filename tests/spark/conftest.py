@@ -69,7 +69,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def _session(folder: Path) -> SparkSession:
     return (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[2,4]")  # a task that failed is tried again, as on a cluster
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
