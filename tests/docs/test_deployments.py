@@ -126,6 +126,8 @@ A, B = "broker-a", "broker-b"
 DEPLOYMENTS = {
     "one-master": {A: {0}},
     "several-masters": {A: {0}, B: {0}},
+    "async-slaves": {A: {0, 1}, B: {0, 1}},
+    "sync-double-write": {A: {0, 1}, B: {0, 1}},
     "several-name-servers": {A: {0}},
 }
 
@@ -140,6 +142,7 @@ def test_it_starts_from_its_folder(name: str, tmp_path: Path) -> None:
     with running(tmp_path / "data", "--deployment", str(folder)) as server:
         took, known = asyncio.run(send_and_look(server.namesrvs))
         assert took == set(DEPLOYMENTS[name])
+        assert "waits for nobody" not in server.said
         assert known == DEPLOYMENTS[name]
 
 
