@@ -9,7 +9,7 @@ from typing import Any
 from cometmq.net.channel import Channel
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import decode_records
-from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.admin import CreateTopic, GetTopicConfig
 from cometmq.wire.requests.consume import GetEarliestStoreTime, GetMaxOffset, GetMinOffset, PullMessage, SearchOffset
 from cometmq.wire.requests.send import SendBatchMessage, SendMessageV2
 from cometmq.wire.schema import Header
@@ -40,7 +40,7 @@ def messages_of(count: int) -> int:
 
 async def fill_batches(channel: Channel, first: int, count: int) -> None:
     """Store batches, beside everything else."""
-    if first == 0:
+    if (await channel.exchange(GetTopicConfig(TOPIC).command(), timeout_ms=10_000)).code != ResponseCode.SUCCESS:
         await channel.call(CREATE, timeout_ms=10_000)
     for number, size in sizes(first, count):
         queue = number // 4 % QUEUES

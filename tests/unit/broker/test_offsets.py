@@ -94,7 +94,9 @@ def test_the_answer_has_bare_queue_ids_and_quoted_names() -> None:
     offsets = offsets_of()
     offsets.commit("12", "t1", 0, 5)
     offsets.commit("12", "t1", 2, 7)
+    offsets.commit_pull("12", "t1", 0, 5)
     text = encode_offsets(offsets.to_json())
+    assert b'"pullOffsetTable":{"t1@12":{"0":5}}' in text  # a Java slave skips it, and cannot skip bare names
     assert b'"offsetTable":{"t1@12":{0:5,2:7}}' in text
     assert b'"groupTopicMap":{"12":["t1"]}' in text
     assert fastjson.loads(text)["offsetTable"] == {"t1@12": {"0": 5, "2": 7}}

@@ -53,7 +53,7 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
         *core.replicated,
     ]
     metadata = Metadata(tables, pool, lambda: slave.master_address)
-    slave.on_connect.append(metadata.ask_soon)
+    slave.before_connect = metadata.ask
     slave.start()
     metadata.start()
     core.closing.push_async_callback(slave.close)

@@ -1,6 +1,7 @@
 """A slave asks its master for the tables beside the log, again and again.
 
-At once when it begins to follow, then every `EVERY_S`, and the timer's progress every `OFTEN_S`. A table that cannot be
+Before it follows, as the topics say what kinds of queues their messages go to, then every `EVERY_S`, and the timer's
+progress every `OFTEN_S`. A table that cannot be
 had, or is not what it should be, is left as it is and asked for again; the others are not held up.
 
 Mirrors: SlaveSynchronize, which asks once a minute.
@@ -31,7 +32,7 @@ class Metadata:
         self._tables = tables
         self._pool = pool
         self._master = master
-        self._due = asyncio.Event()
+        self._asked_at = -EVERY_S
         self._complaints: dict[str, str] = {}  # by table
         self._task: asyncio.Task[None] | None = None
 
@@ -43,30 +44,19 @@ class Metadata:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def ask_soon(self) -> None:
-        """Everything, now."""
-        self._due.set()
-
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        asked_at = -EVERY_S
         while True:
-            everything = self._due.is_set() or loop.time() - asked_at >= EVERY_S
-            self._due.clear()
-            if everything:
-                asked_at = loop.time()
-            await self.ask(everything=everything)
-            try:
-                async with asyncio.timeout(OFTEN_S):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
+            await asyncio.sleep(OFTEN_S)
+            await self.ask(everything=loop.time() - self._asked_at >= EVERY_S)
 
-    async def ask(self, *, everything: bool) -> None:
+    async def ask(self, *, everything: bool = True) -> None:
         """One round."""
         address = self._master()
         if address is None:
             return
+        if everything:
+            self._asked_at = asyncio.get_running_loop().time()
         for table in self._tables:
             if everything or table.often:
                 await self._copy(table, address)

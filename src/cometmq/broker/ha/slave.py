@@ -71,6 +71,7 @@ class SlaveSide:
         self._loop = asyncio.get_running_loop()
         self._ha_address = config.ha_master_address
         self.master_address: str | None = None  # the ordinary one
+        self.before_connect: Callable[[], Awaitable[None]] | None = None
         self.on_connect: list[Callable[[], None]] = []
         self._stream: Stream | None = None
         self._decoder = TransferDecoder()
@@ -150,6 +151,8 @@ class SlaveSide:
     async def _follow(self, address: str) -> None:
         end = await self._settle()
         peer = None if self.master_address is None else await self._greet(self.master_address, end)
+        if self.before_connect is not None:
+            await self.before_connect()
         if end == 0 and (peer is None or not peer.extension):
             self._complain_once_empty(peer)
         stream = await connect(address, timeout_s=CONNECT_S)

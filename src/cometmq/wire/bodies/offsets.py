@@ -20,10 +20,13 @@ from cometmq.wire.bodies.reading import as_object, text, whole
 
 
 def encode_offsets(table: Mapping[str, Any]) -> bytes:
-    """`table` is what `Offsets.to_json` gives."""
+    """`table` is what `Offsets.to_json` gives.
+
+    Java writes both tables with bare keys, and a Java slave then stumbles over the second, which it means to skip.
+    """
     parts = []
     for key, value in table.items():
-        whole = _bare(value) if key in ("offsetTable", "pullOffsetTable") else fastjson.dumps(value)
+        whole = _bare(value) if key == "offsetTable" else fastjson.dumps(value)
         parts.append(fastjson.dumps(key) + b":" + whole)
     return b"{" + b",".join(parts) + b"}"
 
