@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cometmq.errors import CorruptRecord
-from cometmq.model.properties import DAMAGED_MARK, render
+from cometmq.model.properties import DAMAGED_MARK, KEYS, TAGS, UNIQ_KEY, render
 from cometmq.wire.record import (
     BLANK_SIZE,
     HEADS,
@@ -36,6 +36,7 @@ WISHED_SIZE: Final = len(SENTENCE) + 32  # so much more than the least makes roo
 
 _ROLLBACK: Final = 0xC
 _TYPE_AND_HOSTS: Final = 0x3C  # of sysFlag: the kind of transaction, and which hosts are wide
+_NEEDED: Final = (TAGS, KEYS, UNIQ_KEY)  # what queues and index hold of a message
 _NOBODY: Final = pack_host("127.0.0.1", 0)
 
 
@@ -124,12 +125,7 @@ def _placeholder(item: Lost, place: int, size: int, old: bytes, store_time_ms: i
     topic = item.topic.encode()
     flag = kept.sys_flag & _TYPE_AND_HOSTS if kept is not None else 0
     fixed = HEADS[flag & 0x30].size + (1 if len(topic) <= 127 else 2) + len(topic) + 2
-    mark = {DAMAGED_MARK: "true"}
-    data = render({**kept.properties, **mark} if kept is not None else mark).encode()
-    if fixed + len(data) > size:
-        data = render(mark).encode()
-    if fixed + len(data) > size:
-        data = b""
+    data = next(data for data in _marked(kept) if fixed + len(data) <= size)
     body = SENTENCE[: size - fixed - len(data)].ljust(size - fixed - len(data))
     return encode_record(
         topic=topic,
@@ -147,6 +143,16 @@ def _placeholder(item: Lost, place: int, size: int, old: bytes, store_time_ms: i
         body=body,
         properties_data=data,
     )
+
+
+def _marked(kept: Record | None) -> Iterator[bytes]:
+    """Properties with the mark, from the most to the least."""
+    mark = {DAMAGED_MARK: "true"}
+    found = kept.properties if kept is not None else {}
+    yield render({**found, **mark}).encode()
+    yield render({**{name: found[name] for name in _NEEDED if name in found}, **mark}).encode()
+    yield render(mark).encode()
+    yield b""
 
 
 def _still_readable(item: Lost, old: bytes) -> Record | None:
