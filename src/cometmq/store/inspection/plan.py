@@ -80,7 +80,7 @@ def plan_of(folder: Folder, progress: Progress | None = None) -> Plan:
 def _fill_step(fs: FileSystem, folder: Folder, damage: Damage) -> Step:
     lost = lost_in(folder, damage)
     names = ", ".join(sorted({item.topic for item in lost})[:5])
-    what = f"{len(lost)} lost messages of {names}" if lost else "no message that a queue knows"
+    what = f"{len(lost)} lost message{'s' if len(lost) > 1 else ''} of {names}" if lost else "no message we know of"
     return Step(
         f"{damage.path}: write over {damage.end - damage.start:,} damaged bytes from byte {damage.at} on; a sentence "
         f"takes the place of {what}, and all other messages keep their offsets",
