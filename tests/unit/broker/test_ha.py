@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import orjson
 import pytest
+from tests.unit.broker.state_kit import file_table
 
-from cometmq.errors import PeerRefused
+from cometmq.broker.config import BrokerConfig
+from cometmq.broker.ha.config import HaConfig
+from cometmq.broker.ha.replicas import Replicas
+from cometmq.broker.topics import Topics
+from cometmq.clock import SystemClock
+from cometmq.errors import PeerRefused, ProtocolError
+from cometmq.wire import fastjson
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.requests.admin import CreateGroup, CreateTopic, GetAllGroupConfig, GetAllTopicConfig
+from cometmq.wire.requests.consume import QueryConsumerOffset, UpdateConsumerOffset
+from cometmq.wire.requests.delay import GetAllDelayOffset
+from cometmq.wire.requests.members import GetAllMessageRequestMode, SetMessageRequestMode
+from cometmq.wire.requests.timer import GetTimerCheckPoint, GetTimerMetrics
+from cometmq.wire.requests.transaction import EndTransaction
 
 from .ha_kit import SEGMENT, group, log_bytes, message
 
@@ -27,3 +43,150 @@ async def test_an_empty_slave_gets_the_whole_log_and_can_be_read(tmp_path: Path,
         channel = await brokers.channel(slave)
         with pytest.raises(PeerRefused, match="REJECTREQUEST"):
             await channel.call(message(), b"for the master")
+
+
+async def test_tables_flow_to_the_slave(tmp_path: Path) -> None:
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0)
+        channel = await brokers.channel(master)
+        await channel.call(CreateTopic("paid", 3, 3, 6, "SINGLE_TAG", attributes="+message.type=FIFO"))
+        await channel.call(CreateTopic("batches", 1, 1, 6, "SINGLE_TAG", attributes="+queue.type=BatchCQ"))
+        await channel.call(CreateGroup(), b'{"groupName":"readers","retryMaxTimes":7}')
+        await channel.call(UpdateConsumerOffset(topic="paid", consumer_group="readers", queue_id=2, commit_offset=41))
+        mode = {"topic": "paid", "consumerGroup": "readers", "mode": "POP", "popShareQueueNum": 2}
+        await channel.call(SetMessageRequestMode(), orjson.dumps(mode))
+        await channel.call(message("paid", properties="DELAY\x0118\x02"), b"later")
+        slave = await brokers.start(1)
+        await brokers.caught_up(master)
+        other = await brokers.channel(slave)
+        for request in (
+            GetAllTopicConfig(),
+            GetAllGroupConfig(),
+            GetAllDelayOffset(),
+            GetAllMessageRequestMode(),
+            GetTimerMetrics(),
+        ):
+            ours, theirs = [fastjson.loads((await one.call(request)).body) for one in (channel, other)]
+            theirs.pop("mappingDataVersion", None), ours.pop("mappingDataVersion", None)
+            assert theirs == ours, request
+        assert (await other.call(QueryConsumerOffset(topic="paid", consumer_group="readers", queue_id=2))).ext[
+            "offset"
+        ] == "41"
+        assert (await other.call(GetTimerCheckPoint())).body[:8] != bytes(8)
+
+
+async def test_names_that_could_leave_the_folder_are_not_copied(tmp_path: Path) -> None:
+    topics = Topics(file_table(tmp_path / "topics.json"), BrokerConfig(), SystemClock())
+    row = {"perm": 6, "readQueueNums": 1, "writeQueueNums": 1, "topicFilterType": "SINGLE_TAG"}
+    names = ("good", "../bad", "a/b", "")
+    table = {name: {**row, "topicName": name} for name in names} | {"liar": {**row, "topicName": "../liar"}}
+    topics.follow(fastjson.dumps({"dataVersion": {"counter": 7}, "topicConfigTable": table}))
+    assert [topic.name for topic in topics] == ["good"]
+    for body in (
+        b"",
+        b"[]",
+        b"{}",
+        b'{"topicConfigTable":[]}',
+        b'{"dataVersion":{"counter":8},"topicConfigTable":{"x":5}}',
+    ):
+        with pytest.raises((ProtocolError, AttributeError, TypeError, ValueError)):
+            topics.follow(body)
+        assert [topic.name for topic in topics] == ["good"]
+
+
+# --- what an acknowledgement waits for
+
+TWO = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "300", "flushIntervalCommitLog": "50"}
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_a_synchronous_master_waits_for_its_slave_and_no_longer_than_it_may(tmp_path: Path, flush: str) -> None:
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0, **TWO, flushDiskType=flush)
+        channel = await brokers.channel(master)
+        alone = await channel.exchange(message().command(b"alone"), timeout_ms=20_000)
+        assert alone.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert alone.ext["queueOffset"] == "0"
+        quick = await channel.exchange(message(properties="WAIT\x01false\x02").command(b"quick"), timeout_ms=20_000)
+        assert quick.code == ResponseCode.SUCCESS
+        slave = await brokers.start(1, flushDiskType=flush)
+        await brokers.caught_up(master)
+        asked = [channel.exchange(message().command(b"both"), timeout_ms=20_000) for _ in range(50)]
+        answers = await asyncio.gather(*asked)
+        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
+        kept = log_bytes(brokers.store(1))
+        assert kept.count(b"both") == 50, "acknowledged, so the slave has it in its file"
+        await slave.stop()
+        alone = await channel.exchange(message().command(b"alone again"), timeout_ms=20_000)
+        assert alone.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_too_few_in_sync_refuse_and_auto_lowers_the_need(tmp_path: Path) -> None:
+    async with group(tmp_path) as brokers:
+        strict = {"inSyncReplicas": "3", "minInSyncReplicas": "2", "enableAutoInSyncReplicas": "true"}
+        master = await brokers.start(0, **{**TWO, **strict, "slaveTimeout": "20000"})
+        channel = await brokers.channel(master)
+        refused = await channel.exchange(message().command(b"nobody has it"))
+        assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+        assert (await brokers.status(master))["masterCommitLogMaxOffset"] == 0
+        slave = await brokers.start(1)
+        await brokers.caught_up(master)
+        assert (await channel.exchange(message().command(b"two have it"), timeout_ms=20_000)).code == 0
+        second = await brokers.start(2)
+        await brokers.caught_up(master, 2)
+        assert (await channel.exchange(message().command(b"three have it"), timeout_ms=20_000)).code == 0
+        assert b"three have it" in log_bytes(brokers.store(1)) and b"three have it" in log_bytes(brokers.store(2))
+        await slave.stop()
+        await second.stop()
+        assert (await channel.exchange(message().command(b"nobody"), timeout_ms=20_000)).code == 1
+
+
+async def test_a_slave_refuses_what_only_a_master_does(tmp_path: Path) -> None:
+    async with group(tmp_path) as brokers:
+        await brokers.start(0)
+        slave = await brokers.start(1)
+        channel = await brokers.channel(slave)
+        end = EndTransaction(
+            producer_group="producers", tran_state_table_offset=0, commit_log_offset=0, commit_or_rollback=8
+        )
+        assert (await channel.exchange(end.command())).code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert (await channel.exchange(message().command(b"x"))).code == ResponseCode.SYSTEM_BUSY
+        status = await brokers.status(slave)
+        assert not status["master"]
+
+
+def test_a_slave_counts_once() -> None:
+    replicas = Replicas(HaConfig(in_sync_replicas=3))
+    first = replicas.join("10.0.0.7")
+    first.sent, first.acknowledged = 100, 100
+    again = replicas.join("10.0.0.7")  # the same slave, or another one of that machine: nobody knows
+    again.sent, again.acknowledged = 100, 100
+    assert replicas.replicated(100) == 0, "two connections, and perhaps one slave"
+    first.acknowledged = 100  # what was under way when the second came proves nothing
+    assert replicas.replicated(100) == 0
+    first.sent = first.acknowledged = 150
+    again.sent = again.acknowledged = 150
+    assert replicas.replicated(150) == 150, "both live: they are two"
+    replicas.leave(first)
+    assert replicas.replicated(150) == 0
+
+
+def test_a_slave_that_says_who_it_is_takes_the_place_of_its_older_connection() -> None:
+    replicas = Replicas(HaConfig(in_sync_replicas=2))
+    older = replicas.join("10.0.0.7")
+    assert replicas.name(older, 1) is None
+    older.acknowledged = 50
+    other = replicas.join("10.0.0.7")
+    assert replicas.name(other, 2) is None
+    assert older.counted == 50, "it has a name: another connection casts no doubt on it"
+    newer = replicas.join("10.0.0.7")
+    assert replicas.name(newer, 1) is older
+
+
+def test_a_slave_far_behind_is_not_in_sync() -> None:
+    replicas = Replicas(HaConfig(in_sync_replicas=2, ha_max_gap_not_in_sync=100))
+    slave = replicas.join("10.0.0.7")
+    assert replicas.in_sync(0) == 1, "it has not said anything yet"
+    slave.acknowledged = 50
+    assert replicas.in_sync(149) == 2
+    assert replicas.in_sync(150) == 1
