@@ -223,9 +223,13 @@ ENTRIES: Final = (
     Entry(
         "Times and addresses of a pushed message",
         "mask",
-        "When and from where it came differs between any two runs.",
-        "pushed.*.ext.*",
-        when=lambda one: _both(_is_time)(one) or _both(_is_address)(one),
+        "When and from where it came differs between any two runs, and so does where it is in the log.",
+        "pushed.*",
+        when=lambda one: (
+            _both(_is_time)(one)
+            or _both(_is_address)(one)
+            or (_both(_is_whole)(one) and one.where.endswith("physicalOffset"))
+        ),
     ),
     Entry(
         title="Language",

@@ -183,7 +183,10 @@ def told_by(command: Command) -> dict[str, Any]:
     if "properties" in ext:
         ext["properties"] = properties.parse(ext["properties"])
     body: Any = bytes(command.body)
-    body = records_of(body) if command.code == RequestCode.CHECK_TRANSACTION_STATE else body.decode("latin-1")
+    is_record = command.code in (RequestCode.CHECK_TRANSACTION_STATE, RequestCode.CONSUME_MESSAGE_DIRECTLY)
+    body = records_of(body) if is_record else body.decode("latin-1")
+    if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+        ext["msgId"] = len(ext["msgId"])  # it names a port and a place in the log
     return {"code": command.code, "flag": command.flag, "ext": ext, "body": body}
 
 

@@ -16,8 +16,6 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.clients import ConsumeMessageDirectly, GetConsumerRunningInfo
 from cometmq.wire.requests.consume import ResetOffset
 
-NOT_SUPPORTED = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
 
 async def test_moved_back(server: Server) -> None:
     topic, group, heard = new(), new("group"), Heard()
@@ -51,10 +49,6 @@ async def test_running_info(server: Server) -> None:
         await until(lambda: len(heard.messages) == 4)
         request = GetConsumerRunningInfo(group, consumer.instance.client_id, True)
         answer = await producer.instance.exchange("broker-a", request)
-        if answer.code == NOT_SUPPORTED and server.kind == "comet":
-            body = consumer.running_info()
-            assert len(body["mqTable"]) == 3
-            return
         assert answer.code == ResponseCode.SUCCESS
         # The keys of the table are objects, which only fastjson reads.
         text = re.sub(
@@ -85,9 +79,6 @@ async def test_consume_directly(server: Server) -> None:
                 group, consumer.instance.client_id, message.offset_message_id, "broker-a", topic
             )
             answer = await producer.instance.exchange("broker-a", request)
-            if answer.code == NOT_SUPPORTED and server.kind == "comet":
-                results.append((await consumer.consume_directly(message))["consumeResult"])
-            else:
-                results.append(fastjson.loads(answer.body)["consumeResult"])
+            results.append(fastjson.loads(answer.body)["consumeResult"])
         assert sorted(results) == ["CR_SUCCESS", "CR_THROW_EXCEPTION"]
         assert sorted(heard) == [b"0", b"0", b"1", b"1"]

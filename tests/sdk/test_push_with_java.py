@@ -14,7 +14,9 @@ from tests.original.jars import class_path
 from tests.sdk.conftest import Server
 from tests.sdk.push_kit import consuming, new, producing, until
 
-from cometmq import Message, ReceivedMessage
+from cometmq import Message, Producer, ReceivedMessage
+from cometmq.wire import fastjson
+from cometmq.wire.requests.clients import ConsumeMessageDirectly, GetConsumerRunningInfo
 
 PROGRAM = Path(__file__).parent / "java" / "Member.java"
 QUEUES = 4
@@ -48,6 +50,17 @@ async def java_member(server: Server, group: str, topic: str, heard: list[tuple[
         await reading
 
 
+async def ask_through_the_broker(producer: Producer, group: str, client_id: str) -> None:
+    """What operators ask of a Java consumer: the broker hands it on."""
+    info = await producer.instance.call("broker-a", GetConsumerRunningInfo(group, client_id, True))
+    assert b'"PROP_CONSUMEORDERLY":"true"' in bytes(info.body)
+    assert b"jstack" in bytes(info.body)
+    sent = await producer.send(Message(new(), b"at once"))
+    request = ConsumeMessageDirectly(group, client_id, sent.offset_message_id)
+    result = await producer.instance.call("broker-a", request)
+    assert fastjson.loads(result.body)["consumeResult"] == "CR_SUCCESS"
+
+
 @pytest.mark.timeout(180)
 async def test_members_of_two_languages(server: Server) -> None:
     topic, group = new(), new("group")
@@ -72,6 +85,9 @@ async def test_members_of_two_languages(server: Server) -> None:
                 await until(lambda: len(ours) + len(theirs) >= 80 * QUEUES, within_s=60)
                 held = {queue.queue_id for queue in consumer.queues if queue.topic == topic}
                 assert {queue for queue, _ in theirs} == set(range(QUEUES)) - held
+                members = set(await producer.instance.consumer_ids(topic, group))
+                (other,) = members - {consumer.instance.client_id}
+                await ask_through_the_broker(producer, group, other)
             await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == QUEUES, within_s=60)
             await send_each(80)
             await until(lambda: len(ours) + len(theirs) >= 120 * QUEUES)

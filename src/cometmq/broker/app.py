@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
-from cometmq.broker import acting, assignment, delay, ha, locks, pop, reply, retry, timer, transaction
+from cometmq.broker import acting, asking_clients, assignment, delay, ha, locks, pop, reply, retry, timer, transaction
 from cometmq.broker.acknowledgements import Acknowledgements
 from cometmq.broker.acting.bridge import EscapeBridge
 from cometmq.broker.acting.group import BrokerGroup
@@ -76,6 +76,7 @@ log = logging.getLogger("cometmq.broker")
 CAPABILITIES: tuple[Callable[[Core], None], ...] = (
     locks.install,
     assignment.install,
+    asking_clients.install,
     reply.install,
     transaction.install,
     timer.install,
