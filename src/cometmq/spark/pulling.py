@@ -43,7 +43,8 @@ log = logging.getLogger("cometmq.spark")
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"  # every broker knows it
 AT_ONCE_MAX: Final = 1024
-UNDER_WAY: Final = 8
+UNDER_WAY: Final = 16
+UNDER_WAY_LOW: Final = 8  # refilled when so few are left: one write for many requests
 LOOK_AGAIN_AFTER: Final = 64  # pulls after which one asks for many again: old messages come in smaller answers
 BEHIND_MS: Final = 5_000  # how long a queue may end before the range does: a replica, or a broker that just started
 
@@ -186,6 +187,8 @@ class RangeReader:
                 under_way.append((channel.ask(self._request(self._at, count))[0], self._at))
             return self._range.end if not self._is_filtered else ask_at
         wanted: list[tuple[int, int]] = []
+        if len(under_way) > UNDER_WAY_LOW:
+            return ask_at
         while ask_at < self._range.end and len(under_way) + len(wanted) < UNDER_WAY:
             count = min(self._step, self._range.end - ask_at)
             wanted.append((ask_at, count))
