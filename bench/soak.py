@@ -36,6 +36,7 @@ SAMPLES: Final = 30
 WARM_SHARE: Final = 0.02
 BODY_SIZE_MAX: Final = 1_000
 BURST_TIMEOUT_S: Final = 300.0
+PATIENCE_MS: Final = 60_000  # a machine that has much else to do is not what is looked at
 
 
 class Soak:
@@ -59,20 +60,24 @@ class Soak:
             for number in range(SAMPLES):
                 await self._burst((messages - warm) * (number + 1) // SAMPLES - (messages - warm) * number // SAMPLES)
                 self._note("messages", sum(self.sent.values()), messages)
-            for task in self._reading:
-                task.cancel()
-            await asyncio.gather(*self._reading, return_exceptions=True)
+
+    async def _stop_reading(self) -> None:
+        for task in self._reading:
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
 
     async def _open(self) -> None:
-        enter, namesrv = self._stack.enter_async_context, self._namesrv
-        self._producer = await enter(Producer("soak", namesrv=namesrv))
+        enter = self._stack.enter_async_context
+        ways: dict[str, Any] = {"namesrv": self._namesrv, "request_timeout_ms": PATIENCE_MS}
+        self._producer = await enter(Producer("soak", send_timeout_ms=PATIENCE_MS, **ways))
         for topic in TOPICS:
             await self._producer.create_topic(topic, queues=8)
-        push = PushConsumer("soak-push", namesrv=namesrv, start_from="first")
+        push = PushConsumer("soak-push", start_from="first", **ways)
         await enter(push.subscribe("soak-push", self._hear))
-        pull = await enter(LitePullConsumer("soak-pull", namesrv=namesrv, start_from="first"))
+        pull = await enter(LitePullConsumer("soak-pull", start_from="first", **ways))
         await pull.subscribe("soak-pull")
-        pop = await enter(SimpleConsumer("soak-pop", namesrv=namesrv, start_from="first"))
+        pop = await enter(SimpleConsumer("soak-pop", start_from="first", **ways))
+        self._stack.push_async_callback(self._stop_reading)
         self._reading = [asyncio.create_task(self._pull(pull)), asyncio.create_task(self._pop(pop))]
 
     async def _hear(self, message: ReceivedMessage) -> None:
