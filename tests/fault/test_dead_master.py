@@ -1,0 +1,197 @@
+"""A master is killed while consumers read: they go on at its slave, producers at the other master; then it comes back.
+
+Consumers in Python and Java, slow enough to be in the midst of it. Under SYNC_MASTER with two replicas every
+acknowledged message is at the slave, so all of them must be heard while the master is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.interop.clients import client_jars
+from tests.original import CometBroker, CometNamesrv
+from tests.original.jars import class_path
+
+from cometmq import Message, Producer, PushConsumer, ReceivedMessage
+from cometmq.errors import CometError
+from cometmq.net.pool import Pool
+from cometmq.wire.codes import ResponseCode
+from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, QueryConsumerOffset
+from cometmq.wire.requests.send import SendMessageV2
+
+pytestmark = pytest.mark.timeout(240)
+
+READER = Path(__file__).parent / "java" / "Reader.java"
+TOPIC, QUEUES = "read-on", 2
+A, B = "broker-a", "broker-b"
+READ_AHEAD = 16  # messages of a queue that a consumer may hold
+DEADLINE_S = 90.0
+CONF = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 1_000,
+    "slaveReadEnable": True,
+    "registerNameServerPeriod": 1_000,
+    "haSendHeartbeatInterval": 1_000,
+}
+REPLICATED = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
+
+
+class Brokers:
+    """A master with its slave, and another master, as processes."""
+
+    def __init__(self, folder: Path, running: ExitStack) -> None:
+        self.namesrv = CometNamesrv(folder / "namesrv")
+        running.callback(self.namesrv.kill)
+        self.namesrv.start()
+        self.master = self._start(running, folder / "a", A, REPLICATED)
+        self.slave = self._start(running, folder / "a-s", A, {"brokerRole": "SLAVE", "brokerId": 1})
+        self.other = self._start(running, folder / "b", B, {})
+        self.pool = Pool()
+
+    def _start(self, running: ExitStack, folder: Path, name: str, conf: dict[str, object]) -> CometBroker:
+        broker = CometBroker(folder, [self.namesrv.addr], conf={**CONF, **conf}, name=name)
+        running.callback(broker.kill)
+        return broker.start()
+
+    async def offset(self, broker: CometBroker, request: GetMaxOffset | QueryConsumerOffset) -> int:
+        channel = await self.pool.channel(broker.addr)
+        return OffsetReply.read((await channel.call(request)).ext).offset
+
+    async def make_topic(self) -> None:
+        for broker in (self.master, self.other):
+            channel = await self.pool.channel(broker.addr)
+            await channel.call(CreateTopic(TOPIC, QUEUES, QUEUES, 6, "SINGLE_TAG"))
+
+
+@asynccontextmanager
+async def java_reader(namesrv: str, group: str, heard: Counter[str]) -> AsyncIterator[Process]:
+    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(client_jars("5.5.0")), str(READER)]
+    running = await asyncio.create_subprocess_exec(
+        *command, namesrv, group, TOPIC, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+    )
+    assert running.stdin is not None and running.stdout is not None
+
+    async def read(lines: asyncio.StreamReader) -> None:
+        async for line in lines:
+            _, _, name = line.decode().strip().partition(" ")
+            heard[name] += 1
+
+    reading = asyncio.create_task(read(running.stdout))
+    try:
+        yield running
+        running.stdin.close()
+        await asyncio.wait_for(running.wait(), 30)
+    finally:
+        if running.returncode is None:
+            running.kill()
+            await running.wait()
+        await reading
+
+
+async def until(holds: Callable[[], Awaitable[bool] | bool], what: str) -> None:
+    deadline = asyncio.get_running_loop().time() + DEADLINE_S
+    while True:
+        try:
+            done = holds()
+            if done if isinstance(done, bool) else await done:
+                return
+        except CometError:
+            pass
+        assert asyncio.get_running_loop().time() < deadline, what
+        await asyncio.sleep(0.05)
+
+
+async def send(producer: Producer, names: range) -> dict[str, str]:
+    """Which broker acknowledged each."""
+    async with producer.pipeline(in_flight=20) as pipeline:
+        for name in names:
+            await pipeline.send(Message(TOPIC, b"%d" % name))
+    assert len(pipeline.receipts) == len(names)
+    return {str(name): receipt.broker_name for name, receipt in zip(names, pipeline.receipts, strict=True)}
+
+
+async def test_consumers_go_on_and_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
+    python: Counter[str] = Counter()
+    java: Counter[str] = Counter()
+    fast = asyncio.Event()
+
+    async def hear(message: ReceivedMessage) -> None:
+        if not fast.is_set():
+            await asyncio.sleep(0.02)
+        python[message.body.decode()] += 1
+
+    with ExitStack() as running:
+        brokers = Brokers(tmp_path, running)
+        await brokers.make_topic()
+        namesrv = brokers.namesrv.addr
+        quick = {"namesrv": namesrv, "route_interval_s": 0.5, "heartbeat_interval_s": 1.0}
+        consumer = PushConsumer(
+            "python",
+            concurrency=2,
+            start_from="first",
+            pull_batch=8,
+            queue_messages=READ_AHEAD,
+            **quick,  # type: ignore[arg-type]
+        ).subscribe(TOPIC, hear)
+        async with Producer("producers", **quick) as producer, java_reader(namesrv, "java", java) as reader:  # type: ignore[arg-type]
+            sent = await send(producer, range(400))
+            assert set(sent.values()) == {A, B}
+            await until(lambda: len(java) > 10, "Java reads")
+            async with consumer:
+                await until(lambda: min(len(python), len(java)) > 40, "both consumers read")
+                brokers.master.kill()
+                for heard in (python, java):
+                    left = [name for name, broker in sent.items() if broker == A and name not in heard]
+                    assert len(left) > READ_AHEAD * QUEUES, "too quick to be in the midst of it"
+
+                sent |= await send(producer, range(400, 450))
+                elsewhere = await send(producer, range(450, 500))
+                assert set(elsewhere.values()) == {B}
+                sent |= elsewhere
+                await refuses_messages(brokers)
+                fast.set()
+                assert reader.stdin is not None
+                reader.stdin.write(b"\n")
+                await until(lambda: python.keys() >= sent.keys(), "Python hears all that was acknowledged")
+                await until(lambda: java.keys() >= sent.keys(), "Java hears all that was acknowledged")
+
+                brokers.master.start()
+                for group in ("python", "java"):
+                    await until(lambda group=group: offsets_are_back(brokers, group), f"{group}'s offsets came back")
+                async with Producer("newcomers", **quick) as newcomer:  # the old one still avoids who failed it
+                    await until(lambda: writes_to_both(newcomer, sent), "the master takes messages again")
+                await until(lambda: python.keys() >= sent.keys(), "Python hears the rest")
+                await until(lambda: java.keys() >= sent.keys(), "Java hears the rest")
+        java.pop("-", None)
+        repeated = {name: (python[name], java[name]) for name in sent if (python[name], java[name]) != (1, 1)}
+        assert not repeated
+        await brokers.pool.close()
+
+
+async def refuses_messages(brokers: Brokers) -> None:
+    channel = await brokers.pool.channel(brokers.slave.addr)
+    request = SendMessageV2("p", TOPIC, "TBW102", 1, 0, 0, 0, 0, "")
+    assert (await channel.exchange(request.command(b"x"))).code == ResponseCode.SYSTEM_BUSY
+
+
+async def offsets_are_back(brokers: Brokers, group: str) -> bool:
+    """Whether the master knows that a group has consumed everything of it."""
+    for queue_id in range(QUEUES):
+        end = await brokers.offset(brokers.master, GetMaxOffset(TOPIC, queue_id))
+        if await brokers.offset(brokers.master, QueryConsumerOffset(TOPIC, queue_id, group)) != end:
+            return False
+    return True
+
+
+async def writes_to_both(producer: Producer, sent: dict[str, str]) -> bool:
+    more = await send(producer, range(len(sent), len(sent) + 8))
+    sent |= more
+    return set(more.values()) == {A, B}
