@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cometmq.errors import InvalidArgument
@@ -153,3 +155,8 @@ def test_every_option_is_known_by_its_name() -> None:
     for name in READING:
         with pytest.raises(InvalidArgument, match=f"did you mean {name}|there are"):
             Words({name[:-1] + "_": "1"}).check_known(READING)
+
+
+def test_every_option_is_in_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
+    assert [name for name in READING if f"`{name}" not in page and f"{name}=" not in page] == []
