@@ -6,7 +6,7 @@
 
 FAULT_SHARE is the share of the full numbers to run (1 is `make fault`); without it the trimmed ones are run. Where it
 is set, a row leaves a JSON result: beside the benchmarks' if the numbers are full, else in their scratch folder.
-FAULT_SEED replays a run.
+FAULT_SEED replays a run: exactly where all is in one process, else its choices, at moments that the machine decides.
 """
 
 from __future__ import annotations
