@@ -191,3 +191,27 @@ async def test_what_is_dispatched_in_parts_is_seen_as_a_whole(
             while len(found := await pulled(channel)) < 9:
                 pass
         assert [bytes(record.body) for record in found] == [b"%d" % number for number in range(9)]
+
+
+async def test_async_flush_syncs_many_pages_soon_and_few_in_the_end(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upstream's two intervals, shortened: at least four pages each 20 ms, everything each second."""
+    syncs: list[float] = []
+    loop = asyncio.get_running_loop()
+    flushed = asyncio.Event()
+
+    def noted(_fd: int) -> None:
+        syncs.append(loop.time())
+        loop.call_soon_threadsafe(flushed.set)
+
+    config = {"flushIntervalCommitLog": "20", "flushCommitLogThoroughInterval": "1000"}
+    async with broker(flushDiskType="ASYNC_FLUSH", **config) as (_, channel):
+        replace_sync(monkeypatch, noted)
+        await channel.call(send(), bytes(5 * 4096))
+        await asyncio.wait_for(flushed.wait(), 10)
+        flushed.clear()
+        await channel.call(send(), b"a page is not enough")
+        await asyncio.wait_for(flushed.wait(), 10)
+        assert syncs[-1] - syncs[-2] >= 1.0
+        assert len(syncs) == 2
