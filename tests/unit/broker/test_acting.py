@@ -157,6 +157,21 @@ async def test_offsets_committed_at_the_slave_come_back_to_the_master(tmp_path: 
         assert OffsetReply.read(reply.ext).offset == 5
 
 
+async def test_a_new_topic_is_known_to_the_slave_as_soon_as_its_first_message(tmp_path: Path) -> None:
+    async with group(tmp_path, slaveReadEnable="true") as brokers:
+        await master_and_slave(brokers, 1)
+        await brokers.ask(A, CreateTopic("new", 1, 1, 6, "SINGLE_TAG"))
+        await send(brokers, A, b"first", "new")
+        began = time.monotonic()
+
+        async def known() -> bool:
+            request = PullMessage("g", "new", 0, 0, 1, SUBSCRIBE, 0, 0, 0, "*")
+            return (await exchange(brokers, SLAVE, request)).code == ResponseCode.SUCCESS
+
+        await until(known, "the slave serves it")
+        assert time.monotonic() - began < 9  # tables are copied every 10 s otherwise
+
+
 async def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
     async with group(tmp_path) as brokers:
         await master_and_slave_without_reads(brokers)

@@ -1,8 +1,8 @@
 """A slave asks its master for the tables beside the log, again and again.
 
 Before it follows, as the topics say what kinds of queues their messages go to, then every `EVERY_S`, and the timer's
-progress every `OFTEN_S`. A table that cannot be
-had, or is not what it should be, is left as it is and asked for again; the others are not held up.
+progress every `OFTEN_S`; at once when the log brings a topic that is not known here. A table that cannot be had, or is
+not what it should be, is left as it is and asked for again; the others are not held up.
 
 Mirrors: SlaveSynchronize, which asks once a minute.
 """
@@ -10,6 +10,7 @@ Mirrors: SlaveSynchronize, which asks once a minute.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -33,6 +34,7 @@ class Metadata:
         self._pool = pool
         self._master = master
         self._asked_at = -EVERY_S
+        self._wanted = asyncio.Event()
         self._complaints: dict[str, str] = {}  # by table
         self._task: asyncio.Task[None] | None = None
 
@@ -44,11 +46,19 @@ class Metadata:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    def ask_soon(self) -> None:
+        """Something is in the log of which the tables know nothing."""
+        self._wanted.set()
+
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(OFTEN_S)
-            await self.ask(everything=loop.time() - self._asked_at >= EVERY_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OFTEN_S):
+                    await self._wanted.wait()
+            is_wanted = self._wanted.is_set()
+            self._wanted.clear()
+            await self.ask(everything=is_wanted or loop.time() - self._asked_at >= EVERY_S)
 
     async def ask(self, *, everything: bool = True) -> None:
         """One round."""
