@@ -76,7 +76,13 @@ async def _records(channel: Channel, topic: str, queue: int) -> list[Record]:
 
 @contextmanager
 def served(folder: Path, flush: str = "ASYNC_FLUSH", **settings: str) -> Iterator[Served]:
-    conf = {"brokerClusterName": "sink", "mappedFileSizeCommitLog": 64 << 20, "maxHashSlotNum": 100_000, **settings}
+    conf = {
+        "brokerClusterName": "sink",
+        "autoCreateTopicEnable": "false",
+        "mappedFileSizeCommitLog": 64 << 20,
+        "maxHashSlotNum": 100_000,
+        **settings,
+    }
     with CometNamesrv(folder / "namesrv") as namesrv:
         broker = CometBroker(folder / "broker", [namesrv.addr], flush=flush, conf={**QUICK_CHECKS, **conf})
         with broker:

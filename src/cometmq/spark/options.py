@@ -37,8 +37,8 @@ READING: Final = (
 WRITING: Final = (
     "topic", "guarantee", "sinkLog", "idColumn", "producerGroup", "writeId",
 )  # fmt: skip
-# What Spark itself adds to the options of a table.
-ADDED: Final = ("path", "serialization.format", "provider")
+# What Spark itself adds to the options of a table or of a stream.
+ADDED: Final = ("path", "serialization.format", "provider", "checkpointLocation", "queryName")
 # What people try first.
 HABITS: Final = {
     "kafka.bootstrap.servers": "namesrvAddr",

@@ -182,8 +182,8 @@ def _is_of_strings(kind: DataType) -> bool:
 
 
 def _unknown(name: str, spelt: dict[str, str]) -> str:
-    near = get_close_matches(name.lower(), spelt, 1, 0.6)
-    hint = f"did you mean {spelt[near[0]]}?" if near else f"there are {', '.join(_KINDS)}"
+    near = get_close_matches(name.lower(), spelt, 1, 0.7)
+    hint = f"did you mean {spelt[near[0]]}?" if near else f"there are {', '.join(_KINDS)}."
     return (
         f"the sink rocketmq has no column {name!r}: {hint} What else a message is to carry goes into its body, as with "
         "to_json(struct(*)), or into properties"
