@@ -11,4 +11,5 @@ pump.py       many requests in flight               runner.py   rounds: alternat
 single.py     one request in flight                 gates.py    what must hold
 driver.py     the process that makes the load       results.py  runs as JSON, medians
 ask.py        one question, one answer              report.py, chart.py  the page and its picture
+replication.py  a master and its slave
 """

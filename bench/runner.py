@@ -19,13 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench import cold, startup
+from bench import cold, replication, startup
 from bench.ask import Asker, create_topic
 from bench.machine import ROOT
+from bench.replication import ReplicatedSide
 from bench.results import Result, Run
 from bench.servers import CometStandalone, Side, SideName
 from bench.tally import Invalid
 from bench.workloads import (
+    CATCH_UP,
+    CATCH_UP_FILL,
     COLD,
     COLD_FILL,
     IDLE,
@@ -33,6 +36,7 @@ from bench.workloads import (
     QUICK_DURATION_S,
     QUICK_PRELUDE_S,
     QUICK_WARM_UP_S,
+    SYNC_MASTER,
     WARM_UP_S,
     WORKLOADS,
     Job,
@@ -84,21 +88,29 @@ def measure(plan: Plan, result: Result) -> None:
         chosen = [workload for workload in WORKLOADS if workload.flush == flush and workload.name in plan.names]
         if chosen:
             _measure_loads(plan, result, flush, chosen)
+    if SYNC_MASTER.name in plan.names:
+        _measure_loads(plan, result, "ASYNC_FLUSH", [SYNC_MASTER], replicated=True)
+    if CATCH_UP in plan.names:
+        _measure_catch_up(plan, result)
 
 
 # --- loads
 
 
-def _measure_loads(plan: Plan, result: Result, flush: str, workloads: Sequence[Workload]) -> None:
+def _measure_loads(
+    plan: Plan, result: Result, flush: str, workloads: Sequence[Workload], *, replicated: bool = False
+) -> None:
     with ExitStack() as running:
         sides: dict[SideName, Side] = {}
         for name in plan.sides:
             say(f"{name}: start and warm up, {flush}")
-            folder = plan.scratch / f"{name}-{flush}"
+            folder = plan.scratch / f"{name}-{workloads[0].name}"
             running.callback(shutil.rmtree, folder, ignore_errors=True)
-            side = sides[name] = Side(name, folder, flush)
+            side = sides[name] = _side(name, folder, flush, replicated=replicated)
             running.callback(side.kill)
             side.start()
+            if isinstance(side, ReplicatedSide):
+                side.start_slave()
             _warm_up(plan, side, workloads)
             side.pause()
         for round_number in range(1, plan.rounds + 1):
@@ -107,6 +119,12 @@ def _measure_loads(plan: Plan, result: Result, flush: str, workloads: Sequence[W
                     values = _turn(plan, sides[name], workload, round_number)
                     result.runs.append(Run(name, round_number, workload.name, values))
                     say(_line(round_number, plan.rounds, workload.name, name, values))
+
+
+def _side(name: SideName, folder: Path, flush: str, *, replicated: bool) -> Side:
+    if replicated:
+        return ReplicatedSide(name, folder, flush, replication.SYNC_MASTER)
+    return Side(name, folder, flush)
 
 
 def _warm_up(plan: Plan, side: Side, workloads: Sequence[Workload]) -> None:
@@ -188,6 +206,39 @@ def _measure_cold(plan: Plan, result: Result) -> None:
                 say(_line(round_number, plan.rounds, COLD.name, name, values))
 
 
+# --- a slave that starts empty
+
+
+def _measure_catch_up(plan: Plan, result: Result) -> None:
+    with ExitStack() as running:
+        sides: dict[SideName, ReplicatedSide] = {}
+        for name in plan.sides:
+            say(f"{name}: fill a log to be copied")
+            folder = plan.scratch / f"catch-up-{name}"
+            running.callback(shutil.rmtree, folder, ignore_errors=True)
+            side = sides[name] = ReplicatedSide(name, folder, "ASYNC_FLUSH")
+            running.callback(side.kill)
+            side.start()
+            _fill_to_copy(plan, side)
+            side.pause()
+        for round_number in range(1, plan.rounds + 1):
+            for name in plan.order(round_number):
+                sides[name].resume()
+                os.sync()
+                values = replication.catch_up(sides[name])
+                sides[name].pause()
+                result.runs.append(Run(name, round_number, CATCH_UP, values))
+                say(_line(round_number, plan.rounds, CATCH_UP, name, values))
+
+
+def _fill_to_copy(plan: Plan, side: ReplicatedSide) -> None:
+    size = replication.QUICK_LOG_SIZE if plan.quick else replication.LOG_SIZE
+    with Asker(side.address) as asker:
+        create_topic(asker, CATCH_UP_FILL.topic)
+        while replication.log_end(asker) < size:
+            _warm(Job.of(CATCH_UP_FILL, side.address, 0.0, plan.duration_s(CATCH_UP_FILL), plan.seed, side.pids))
+
+
 # --- start-up and idle memory
 
 
@@ -219,7 +270,7 @@ def _add_idle(plan: Plan, result: Result, round_number: int, server: Side | Come
 def _line(round_number: int, rounds: int, workload: str, side: str, values: dict[str, float]) -> str:
     shown = (
         "startup_s", "memory_mb", "rate_per_s", "p50_ms", "p99_ms", "worst_ms", "early", "alone_p99_ms", "slowdown",
-        "busy", "driver_cpu", "server_cpu",
+        "mib", "mib_per_s", "busy", "driver_cpu", "server_cpu",
     )  # fmt: skip
     numbers = "  ".join(f"{key} {values[key]:,g}" for key in shown if values.get(key))
     return f"round {round_number}/{rounds}  {workload:<10} {side:<10} {numbers}"

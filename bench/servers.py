@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -48,16 +49,22 @@ def check_tools(sides: tuple[SideName, ...]) -> None:
 class Side:
     """A NameServer and a broker of one kind, as two processes."""
 
-    def __init__(self, name: SideName, directory: Path, flush: str = "ASYNC_FLUSH") -> None:
+    def __init__(
+        self,
+        name: SideName,
+        directory: Path,
+        flush: str = "ASYNC_FLUSH",
+        conf: Mapping[str, object] = CONF,
+    ) -> None:
         self.name = name
         self.namesrv: ServerProcess
         self.broker: BrokerProcess
         if name == "java":
             self.namesrv = JavaNamesrv(directory / "namesrv", jvm=NAMESRV_JVM)
-            self.broker = JavaBroker(directory / "broker", [self.namesrv.addr], flush=flush, conf=CONF, jvm=BROKER_JVM)
+            self.broker = JavaBroker(directory / "broker", [self.namesrv.addr], flush=flush, conf=conf, jvm=BROKER_JVM)
         else:
             self.namesrv = CometNamesrv(directory / "namesrv")
-            self.broker = CometBroker(directory / "broker", [self.namesrv.addr], flush=flush, conf=CONF)
+            self.broker = CometBroker(directory / "broker", [self.namesrv.addr], flush=flush, conf=conf)
 
     @property
     def address(self) -> str:

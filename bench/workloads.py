@@ -40,10 +40,13 @@ WORKLOADS = (
     Workload("timers", "timers", "bench-timers", connections=1, window=1, chunk=1, duration_s=5.0),
     Workload("sync_sends", "sends", "bench-sends", 4, 64, 16, duration_s=3.0, flush="SYNC_FLUSH"),
 )
+SYNC_MASTER = Workload("sync_master", "sends", "bench-sends", 4, 64, 16, duration_s=3.0)
+CATCH_UP = "catch_up"  # a slave that starts empty: not a load either
+CATCH_UP_FILL = Workload("catch_up", "batches", "bench-catch-up", connections=4, window=4, chunk=1, duration_s=1.0)
 COLD = Workload("cold", "cold", "bench-cold", connections=1, window=1, chunk=1, duration_s=2.0)
 COLD_FILL = Workload("cold", "batches", "bench-cold", connections=4, window=4, chunk=1, duration_s=8.0)
 IDLE = "idle"  # start-up and idle memory: not a load, but chosen by name like one
-NAMES = (*(workload.name for workload in WORKLOADS), COLD.name, IDLE)
+NAMES = (*(workload.name for workload in WORKLOADS), SYNC_MASTER.name, CATCH_UP, COLD.name, IDLE)
 
 PRELUDE_S = 1.0  # the same load before the clock starts: the side was paused, its caches are cold
 WARM_UP_S = {"sends": 12.0, "latency": 3.0, "batches": 5.0, "pulls": 6.0, "delivery": 4.0, "timers": 0.5, "pops": 4.0}
