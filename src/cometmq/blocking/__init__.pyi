@@ -153,6 +153,8 @@ class SimpleConsumer:
         namesrv: str | Sequence[str] | None = ...,
         in_flight: int = ...,
         start_from: StartFrom | str = ...,
+        trace: bool = ...,
+        spans: bool = ...,
         client_id: str | None = ...,
         **options: Any,
     ) -> None: ...
@@ -208,6 +210,8 @@ class LitePullConsumer:
         buffered: int = ...,
         buffered_bytes: int = ...,
         pull_batch: int = ...,
+        trace: bool = ...,
+        spans: bool = ...,
         client_id: str | None = ...,
         **options: Any,
     ) -> None: ...

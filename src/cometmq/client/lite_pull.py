@@ -31,6 +31,7 @@ from cometmq.client.options import ClientOptions
 from cometmq.client.process_queue import QueueLimits
 from cometmq.client.read_ahead import ReadAhead
 from cometmq.client.rebalance import AssignmentStrategy, strategy_of
+from cometmq.client.receive_watch import ReceiveWatch
 from cometmq.client.wanted import subscription
 from cometmq.errors import ClientClosed, ClientError, InvalidArgument, PeerRefused
 from cometmq.model.queue import MessageQueue
@@ -70,11 +71,16 @@ class LitePullConsumer:
         buffered: int = 1000,
         buffered_bytes: int = 100 * 1024 * 1024,
         pull_batch: int = 32,
+        trace: bool = False,
+        spans: bool = False,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
-        """Further `options` are those of `ClientOptions`; `broadcasting` and `offset_folder` as of a `PushConsumer`."""
+        """`trace` tells the trace topic of what polls gave, `spans` OpenTelemetry. `broadcasting` and `offset_folder`
+        are as of a `PushConsumer`, further `options` those of `ClientOptions`.
+        """
         self.group = check_group(group)
+        self._watch = ReceiveWatch(group, trace=trace, spans=spans) if trace or spans else None
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
         for name, value in (("buffered", buffered), ("buffered_bytes", buffered_bytes), ("pull_batch", pull_batch)):
             if value < 1:
@@ -132,6 +138,8 @@ class LitePullConsumer:
             by_server=False,
         )
         try:
+            if self._watch is not None:
+                await self._watch.start(self._options)
             await instance.add_consumer(self)
         except BaseException:
             await self._close(all_is_done=False)
@@ -160,6 +168,8 @@ class LitePullConsumer:
         ahead.close()
         if self._assignments is not None:
             await self._assignments.settle(self._options.close_timeout_s)
+        if self._watch is not None:
+            await self._watch.close()
         await instance.remove_consumer(self)
         await instance.leave()
 
@@ -258,9 +268,13 @@ class LitePullConsumer:
         ahead.settle()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + wait.total_seconds()
+        since_ns = self._watch.now_ns() if self._watch is not None else 0
         while True:
             found = ahead.take(max_messages)
             if found:
+                if self._watch is not None:
+                    self._watch.given(found, since_ns)
+                    self._watch.polled(found)
                 return found
             left_s = until_s - loop.time()
             if left_s <= 0:

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import ReceivedMessage
@@ -29,6 +29,9 @@ from cometmq.wire.command import Command
 from cometmq.wire.receipt import Handle, handles_of, order_counts
 from cometmq.wire.record import decode_records
 from cometmq.wire.requests.pop import PopMessage, PopMessageReply
+
+if TYPE_CHECKING:
+    from cometmq.client.trace import Hearing
 
 log = logging.getLogger("cometmq.client")
 
@@ -71,13 +74,14 @@ class Desk(Protocol):
 class Popped:
     """A message with its receipt. `until_s` is the loop's time when it becomes visible again."""
 
-    __slots__ = ("_desk", "handle", "is_done", "message", "until_s")
+    __slots__ = ("_desk", "handle", "hearing", "is_done", "message", "until_s")
 
     def __init__(self, message: ReceivedMessage, handle: Handle, until_s: float, desk: Desk) -> None:
         self.message = message
         self.handle = handle
         self.until_s = until_s
         self.is_done = False
+        self.hearing: Hearing | None = None  # where it is traced
         self._desk = desk
         message.deliverer = self
 

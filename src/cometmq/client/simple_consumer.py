@@ -29,6 +29,8 @@ from cometmq.client.message import ReceivedMessage, check_group
 from cometmq.client.offset_store import StartFrom, start_of
 from cometmq.client.options import ClientOptions
 from cometmq.client.popping import COUNT_MAX, POLL_S_MAX, Popped, Pops, Wish
+from cometmq.client.receive_watch import ReceiveWatch
+from cometmq.client.trace_lines import Outcome
 from cometmq.client.wanted import subscription
 from cometmq.errors import ClientClosed, ClientError, CometError, InvalidArgument
 from cometmq.model.queue import MessageQueue
@@ -57,11 +59,16 @@ class SimpleConsumer:
         namesrv: str | Sequence[str] | None = None,
         in_flight: int = IN_FLIGHT_MAX,
         start_from: StartFrom | str = StartFrom.LAST,
+        trace: bool = False,
+        spans: bool = False,
         client_id: str | None = None,
         **options: Any,
     ) -> None:
-        """Further `options` are those of `ClientOptions`."""
+        """`trace` tells the trace topic of what was received and acknowledged, `spans` OpenTelemetry. Further `options`
+        are those of `ClientOptions`.
+        """
         self.group = check_group(group)
+        self._watch = ReceiveWatch(group, trace=trace, spans=spans) if trace or spans else None
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
         if in_flight < 1:
             raise InvalidArgument(f"in_flight is {in_flight}; it must be at least 1")
@@ -89,6 +96,8 @@ class SimpleConsumer:
         self._instance = await ClientInstance.join(self._options, apart_from=self.group)
         self._acknowledger = Acknowledger(self._instance, self.group)
         try:
+            if self._watch is not None:
+                await self._watch.start(self._options)
             await self._instance.add_consumer(self)
         except BaseException:
             await self.close()
@@ -106,6 +115,8 @@ class SimpleConsumer:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*[pops.leave() for pops in self._pops.values()])
+        if self._watch is not None:
+            await self._watch.close()
         await instance.remove_consumer(self)
         await instance.leave()
 
@@ -161,6 +172,7 @@ class SimpleConsumer:
         """
         level = logging.WARNING  # once per outage
         while True:
+            since_ns = self._watch.now_ns() if self._watch is not None else 0
             patience = timedelta(seconds=POLL_S_MAX) if wait is None else wait
             try:
                 pops = await self._pops_of(topic, tags, sql, invisible, in_order)
@@ -174,6 +186,8 @@ class SimpleConsumer:
                 continue
             level = logging.WARNING
             if popped is not None:
+                if self._watch is not None:
+                    self._watch.given([popped.message], since_ns)
                 yield popped.message
             elif wait is not None:
                 return
@@ -190,6 +204,7 @@ class SimpleConsumer:
         in_order: bool = False,
     ) -> list[ReceivedMessage]:
         """Up to `max_messages` at once; empty if none came within `wait`."""
+        since_ns = self._watch.now_ns() if self._watch is not None else 0
         pops = await self._pops_of(topic, tags, sql, invisible, in_order)
         popped = await self._next(pops, max_messages, wait)
         found: list[ReceivedMessage] = []
@@ -198,6 +213,8 @@ class SimpleConsumer:
             if len(found) >= max_messages or len(self._out) >= self._in_flight_max:
                 break
             popped = self._handed_out(pops.take())
+        if self._watch is not None:
+            self._watch.given(found, since_ns)
         return found
 
     async def _pops_of(
@@ -262,6 +279,8 @@ class SimpleConsumer:
         if popped is not None:
             self._out[popped] = None
             self._counts["received"] += 1
+            if self._watch is not None:
+                popped.hearing = self._watch.before(popped.message)
         return popped
 
     async def _drop_unwanted(self, pops: Pops) -> None:
@@ -293,9 +312,16 @@ class SimpleConsumer:
             now = asyncio.get_running_loop().time()
             for popped in [one for one in self._out if one.until_s <= now]:
                 del self._out[popped]
+                self._heard(popped, Outcome.TIME_OUT)
+
+    def _heard(self, popped: Popped, outcome: Outcome) -> None:
+        hearing, popped.hearing = popped.hearing, None
+        if self._watch is not None:
+            self._watch.after(hearing, outcome)
 
     def _settled(self, popped: Popped) -> None:
         self._out.pop(popped, None)
+        self._heard(popped, Outcome.SUCCESS)
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
 

@@ -5,6 +5,8 @@
     async def bill(message: ReceivedMessage) -> None:
         with processing(message, group="billing"): ...   # a child of the span in which it was sent
 
+Consumers that are asked for messages have a span for each call that gave some, linked with those of the sends.
+
 Needs `pip install 'cometmq[otel]'`; which spans are kept, and where they go, is the affair of the program's own
 OpenTelemetry set-up. A message that has a `traceparent` already keeps it. Spans that are open stand in a table of at
 most `OPEN_MAX`; names and attributes are those of the semantic conventions for messaging.
@@ -12,7 +14,7 @@ most `OPEN_MAX`; names and attributes are those of the semantic conventions for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -105,3 +107,26 @@ def processing(message: ReceivedMessage, *, group: str, provider: TracerProvider
     parent = propagator.extract(message.properties)
     with _tracer(provider).start_as_current_span(span_name, parent, kind=kind, attributes=attributes) as span:
         yield span
+
+
+def received(
+    messages: Sequence[ReceivedMessage], *, group: str, since_ns: int, provider: TracerProvider | None = None
+) -> None:
+    """A call that gave these messages, as a span from when it began until now."""
+    trace, propagator = _opentelemetry()
+    contexts = [
+        trace.get_current_span(propagator.extract(message.properties)).get_span_context() for message in messages
+    ]
+    topic = messages[0].topic
+    attributes: dict[str, str | int] = {
+        **_SYSTEM,
+        "messaging.operation.type": "receive",
+        "messaging.destination.name": topic,
+        "messaging.consumer.group.name": group,
+        "messaging.batch.message_count": len(messages),
+    }
+    links = [trace.Link(context) for context in contexts if context.is_valid]
+    kind = trace.SpanKind.CLIENT
+    _tracer(provider).start_span(
+        f"receive {topic}", kind=kind, attributes=attributes, links=links, start_time=since_ns
+    ).end()
