@@ -6,7 +6,7 @@
 
 Before anything is taken over it is read: each record must be sound (`log_walk`, with its CRC) and stand at the offset
 that it carries. Whatever is not is refused whole, so that a log never holds what its master did not write. What is
-found is handed to dispatch as if it had been appended here, so queues and index come about in one way only.
+found is handed to dispatch as if it had been appended here, by the same code that recovery replays a log with.
 
 A log that follows takes no messages of its own.
 
@@ -18,24 +18,18 @@ from __future__ import annotations
 from typing import Final
 
 from cometmq.errors import CorruptRecord, StoreError, StoreNotWritable
-from cometmq.model import properties
-from cometmq.model.java_hash import tags_code
-from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
 from cometmq.store.append import Appender, Entry
-from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
+from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
-from cometmq.store.consume_queue import ConsumeQueue
-from cometmq.store.delivery_time import DeliveryTimes
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
 from cometmq.store.queue_recovery import last_place
 from cometmq.store.queue_table import QueueTable
+from cometmq.store.replay import Replay
 from cometmq.wire.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN
 
 TAKES_NO_MESSAGES: Final = "this broker is a slave and takes no messages: send to its master"
 RECORD_SIZE_MAX: Final = 128 * 1024 * 1024  # far above any maxMessageSize; more is no record
-
-_PREPARED: Final = 0x4
 
 
 class FollowedLog:
@@ -48,8 +42,9 @@ class FollowedLog:
         self._tables = (table, batches.table)
         self._undispatched = appender.undispatched
         self._batches = batches
-        self._delivery_times = DeliveryTimes(config.message_delay_level)
-        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._delay_levels = config.message_delay_level
+        self._handed = _Handed()
+        self._replay = self._new_replay()
         self._partial: list[bytes] = []  # the beginning of a record
         self._held = 0
         self._wanted = BLANK_SIZE  # bytes of it until it can be read
@@ -94,10 +89,8 @@ class FollowedLog:
             log.roll(0)
         found, start = self._read(offset, data)
         log.append_raw(bytes(data))
-        for record in found:
-            entry = self._entry(record, start)
-            if entry is not None:
-                self._undispatched.append(entry)
+        if found:
+            self._hand_over(start, found)
 
     def drop_partial(self) -> int:
         """Cut back to the last whole record; everything must be flushed. Returns the log's end."""
@@ -172,33 +165,32 @@ class FollowedLog:
 
     # Handing it to dispatch
 
-    def _entry(self, record: FoundTuple, start: int) -> Entry | None:
-        at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic_data, properties_data = record
-        log, physical_offset = self._log, start + at
-        log.last_store_time_ms = max(log.last_store_time_ms, store_time_ms)
-        queue = self._queue(topic_data, queue_id)
-        if queue is None:
-            return None
-        found = properties.parse(properties_data.decode("utf-8", "replace"))
-        tags = found.get(properties.TAGS)
-        code = tags_code(tags)
-        if queue.topic == SCHEDULE_TOPIC and properties.DELAY in found:
-            code = self._delivery_times.tags_code(found[properties.DELAY], store_time_ms, code)
-        unit_offset, count = -1 if sys_flag & _PREPARED else queue_offset, 1
-        if unit_offset >= 0:
-            if isinstance(queue, BatchQueue):
-                queue.counts[physical_offset] = count = count_of(found)
-            queue.next_offset = unit_offset + max(count, 1)
-        keys, uniq_key = found.get(properties.KEYS), found.get(properties.UNIQ_KEY)
-        end = physical_offset + size
-        return (end, queue, physical_offset, size, code, unit_offset, keys, uniq_key, store_time_ms, sys_flag, tags)
+    def _hand_over(self, start: int, found: list[FoundTuple]) -> None:
+        handed = self._handed
+        self._replay.take(start, found)
+        if any(not entry[1].alive for entry in handed.entries):  # a queue that was deleted since: it is made anew
+            handed.entries.clear()
+            self._replay = self._new_replay()
+            self._replay.take(start, found)
+        for _, queue, physical_offset, _, _, queue_offset, *_ in handed.entries:
+            if queue_offset >= 0:
+                count = queue.counts[physical_offset] if isinstance(queue, BatchQueue) else 1
+                queue.next_offset = queue_offset + max(count, 1)
+        self._undispatched.extend(handed.entries)
+        handed.entries.clear()
+        self._log.last_store_time_ms = max(self._log.last_store_time_ms, self._replay.last_store_time_ms)
 
-    def _queue(self, topic_data: bytes, queue_id: int) -> ConsumeQueue | None:
-        """The queue of a record; None for a name that could leave the store's folder, which is never opened."""
-        queue = self._queues.get((topic_data, queue_id))
-        if queue is None or not queue.alive:
-            topic = topic_data.decode(errors="replace")
-            if queue_id < 0 or stored_topic_fault(topic) is not None:
-                return None
-            queue = self._queues[topic_data, queue_id] = self._batches.open(topic, queue_id)
-        return queue
+    def _new_replay(self) -> Replay:
+        table, batches = self._tables[0], self._batches
+        return Replay(table, batches, self._handed, self._delay_levels, set(), vouched=0, indexed_before=0)
+
+
+class _Handed:
+    """Keeps what a replay finds, for dispatch to take when it is confirmed."""
+
+    def __init__(self) -> None:
+        self.unwritten_units = 0
+        self.entries: list[Entry] = []
+
+    def replay(self, entries: list[Entry]) -> None:
+        self.entries += entries
