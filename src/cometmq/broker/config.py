@@ -130,6 +130,7 @@ class BrokerConfig:
     enable_remote_escape: bool = False
     skip_pre_online: bool = False
     lock_in_strict_mode: bool = False
+    total_replicas: int = 1
     broker_heartbeat_interval: int = 1_000
     send_heartbeat_timeout_millis: int = 1_000
     sync_broker_member_group_period: int = 1_000

@@ -13,9 +13,11 @@ from cometmq import Decision, Message, Producer
 from cometmq.errors import PeerRefused
 from cometmq.model import properties
 from cometmq.model.names import HALF_TOPIC
+from cometmq.model.queue import MessageQueue
 from cometmq.net.pool import connect
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.cluster import decode_member_group
+from cometmq.wire.bodies.queues import QueuesToLock, decode_locked_queues
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
@@ -30,6 +32,7 @@ from cometmq.wire.requests.consume import (
     UpdateConsumerOffset,
 )
 from cometmq.wire.requests.delay import GetAllDelayOffset
+from cometmq.wire.requests.members import LockBatchMq, UnlockBatchMq
 from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo
 from cometmq.wire.requests.send import SendMessageV2
 
@@ -279,3 +282,20 @@ async def test_open_transactions_are_asked_about_by_another_master(tmp_path: Pat
         passed = await brokers.ask(A, QueryConsumerOffset(HALF_TOPIC, 0, "CID_RMQ_SYS_TRANS"))
         assert OffsetReply.read(passed.ext).offset == 1  # the master does not ask about it again
         assert (await bodies(brokers, A)).count(b"half") + (await bodies(brokers, B)).count(b"half") == 1
+
+
+async def test_in_strict_mode_a_queue_is_locked_by_most_replicas(tmp_path: Path) -> None:
+    async with group(tmp_path, **ACTING, lockInStrictMode="true", totalReplicas="2") as brokers:
+        await acting_group(brokers)
+        queue = MessageQueue("T", A, 0)
+        await until(lambda: locks(brokers, A, "one", queue), "both replicas grant the first client")
+        assert not await locks(brokers, A, "two", queue)
+        assert not await locks(brokers, SLAVE, "two", queue, only_this_broker=True)
+        await brokers.ask(A, UnlockBatchMq(), QueuesToLock("g", "one", [queue]).encode())
+        assert await locks(brokers, SLAVE, "two", queue, only_this_broker=True)
+        assert not await locks(brokers, A, "one", queue)  # granted by one of two
+
+
+async def locks(brokers: Group, name: str, client: str, queue: MessageQueue, *, only_this_broker: bool = False) -> bool:
+    wanted = QueuesToLock("g", client, [queue], only_this_broker)
+    return decode_locked_queues((await brokers.ask(name, LockBatchMq(), wanted.encode())).body) == [queue]
