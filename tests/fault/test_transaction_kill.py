@@ -78,11 +78,12 @@ class Trader:
         return faults
 
 
-async def test_kills_while_transactions_are_made(tmp_path: Path) -> None:
-    with Row(25, "transactions, kill -9 at any step, SYNC_FLUSH", trimmed=5, full=1_000) as row:
+@pytest.mark.parametrize(("flush", "trimmed", "full"), [("SYNC_FLUSH", 4, 1_000), ("ASYNC_FLUSH", 1, 200)])
+async def test_kills_while_transactions_are_made(tmp_path: Path, flush: str, trimmed: int, full: int) -> None:
+    with Row(25, f"transactions, kill -9 at any step, {flush}", trimmed=trimmed, full=full) as row:
         for first in range(0, row.count, FOLDER_KILLS):
             kills = min(FOLDER_KILLS, row.count - first)
-            with CometBroker(tmp_path / str(first), [], flush="SYNC_FLUSH", conf=CONF) as broker:
+            with CometBroker(tmp_path / str(first), [], flush=flush, conf=CONF) as broker:
                 trader = Trader()
                 for kill in range(kills):
                     await trade_and_kill(broker, trader, row.chance.uniform(0.05, 1.0))
