@@ -2,7 +2,7 @@
 gives no queue to a second client.
 
 A broker grants for itself first, then asks the other members of its group for what it granted, each for itself alone
-(`onlyThisBroker`). A queue is locked if `totalReplicas / 2 + 1` of them granted it; who does not answer has not granted.
+(`onlyThisBroker`). A queue is locked if `totalReplicas / 2 + 1` of them granted it; who does not answer has not.
 With one replica there is nobody to ask.
 
 Mirrors: AdminBrokerProcessor.lockBatchMQ, unlockBatchMQ.
