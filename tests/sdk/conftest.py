@@ -99,6 +99,12 @@ async def registered(namesrv: str) -> None:
         await instance.leave()
 
 
+@pytest.fixture
+def comet(cometmq: RunningCluster) -> Server:
+    """CometMQ alone: for what the client decides by itself, and would decide with any broker."""
+    return Server("comet", cometmq.namesrv)
+
+
 @pytest.fixture(params=["comet", "java"])
 def server(request: pytest.FixtureRequest) -> Server:
     if request.param == "java":

@@ -6,25 +6,22 @@ import asyncio
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from tests.interop.clients import client_jars
-from tests.original.jars import class_path
 from tests.sdk.conftest import Server
+from tests.sdk.java_program import java_program
 from tests.sdk.push_kit import consuming, new, producing, until
 
 from cometmq import Message, Producer, ReceivedMessage
 from cometmq.wire import fastjson
 from cometmq.wire.requests.clients import ConsumeMessageDirectly, GetConsumerRunningInfo
 
-PROGRAM = Path(__file__).parent / "java" / "Member.java"
 QUEUES = 4
 
 
 @asynccontextmanager
 async def java_member(server: Server, group: str, topic: str, heard: list[tuple[int, int]]) -> AsyncIterator[Process]:
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(client_jars("5.5.0")), str(PROGRAM)]
+    command = java_program("Member")
     running = await asyncio.create_subprocess_exec(
         *command, server.namesrv, group, topic, stdin=PIPE, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
     )

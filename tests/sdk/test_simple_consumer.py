@@ -129,10 +129,10 @@ async def test_long_poll_and_cancellation(server: Server) -> None:
             await messages.aclose()
 
 
-async def test_leaving_early_loses_nothing(server: Server) -> None:
+async def test_leaving_early_loses_nothing(comet: Server) -> None:
     topic, group = new(), new("group")
-    await fill(server, topic, 30)
-    async with consumer(server, group) as one:
+    await fill(comet, topic, 30)
+    async with consumer(comet, group) as one:
         seen = set()
         async with asyncio.timeout(20):
             for _ in range(10):
@@ -141,7 +141,7 @@ async def test_leaving_early_loses_nothing(server: Server) -> None:
                     await message.ack()
                     break
         assert len(seen) == 10
-    async with consumer(server, group) as other, asyncio.timeout(30):  # what the first had left is handed back
+    async with consumer(comet, group) as other, asyncio.timeout(30):  # what the first had left is handed back
         while len(seen) < 30:
             for message in await other.pop(topic, invisible=LONG):
                 assert message.body not in seen
@@ -163,10 +163,10 @@ async def test_a_pop_that_outlives_its_consumer_keeps_nothing(server: Server) ->
             await message.ack()
 
 
-async def test_in_flight_is_bounded(server: Server) -> None:
+async def test_in_flight_is_bounded(comet: Server) -> None:
     topic = new()
-    await fill(server, topic, 20)
-    async with consumer(server, in_flight=5) as one, asyncio.timeout(30):
+    await fill(comet, topic, 20)
+    async with consumer(comet, in_flight=5) as one, asyncio.timeout(30):
         stream = one.receive(topic, invisible=SHORT)
         held = [await anext(stream) for _ in range(5)]
         assert one.in_flight == 5

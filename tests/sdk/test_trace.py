@@ -6,13 +6,11 @@ import asyncio
 import base64
 import subprocess
 import uuid
-from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.interop.clients import client_jars
-from tests.original.jars import class_path
 from tests.sdk.conftest import Server
+from tests.sdk.java_program import java_program
 
 from cometmq import Decision, Message, Producer
 from cometmq.client import trace
@@ -23,7 +21,6 @@ from cometmq.client.trace_lines import Line, Outcome
 from cometmq.model.names import TRACE_TOPIC
 from cometmq.testing.local_cluster import LocalCluster
 
-PROGRAM: Final = Path(__file__).parent / "java" / "Trace.java"
 TIME, ID, COST = "<time>", "<id>", "<cost>"
 CHANGING: Final = {  # what no two runs have in common, by place
     "Pub": {1: TIME, 4: "<topic>", 5: ID, 10: COST, 12: ID},
@@ -34,8 +31,8 @@ CHANGING: Final = {  # what no two runs have in common, by place
 
 
 async def java(*arguments: str) -> str:
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(client_jars("5.5.0")), str(PROGRAM)]
-    done = await asyncio.to_thread(subprocess.run, [*command, *arguments], capture_output=True, timeout=90, check=True)
+    command = [*java_program("Trace"), *arguments]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=90, check=True)
     return done.stdout.decode().strip()
 
 
