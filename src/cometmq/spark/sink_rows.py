@@ -7,7 +7,7 @@
     delayLevel   a whole number         one of the broker's levels; 0 is none
     deliverAt    timestamp              or a whole number, in milliseconds since 1970
 
-An id tells the same row again after a replay: it is that of `idColumn`, or is made of query, batch, partition and the
+Names are taken in any case, with or without _ between words. An id tells the same row again after a replay: it is that of `idColumn`, or is made of query, batch, partition and the
 number of the row, in the shape of the ids that clients make (whose 11th to 14th byte is a time: here none, which tools
 read as the begin of the month).
 
@@ -71,7 +71,7 @@ class Columns:
         places: dict[str, int] = {}
         id_at: int | None = None
         for at, field in enumerate(schema.fields):
-            name = spelt.get(field.name.lower())
+            name = spelt.get(field.name.lower().replace("_", ""))
             if id_column is not None and field.name.lower() == id_column.lower():
                 id_at = at
                 if not isinstance(field.dataType, StringType):
