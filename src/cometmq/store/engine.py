@@ -77,6 +77,7 @@ class Store:
         self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
         self._reader = Reader(fs, self._log, self._table, self._residency, config, self._batch_reader.read)
         self._times = TimeSearch(self._log, self._table)
+        self._followed: FollowedLog | None = None
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
         self._retention = Retention(fs, config, clock)
@@ -99,7 +100,8 @@ class Store:
 
     def follow(self) -> FollowedLog:
         """From now on take what another log holds, and no messages of our own."""
-        return FollowedLog(self._log, self._appender, self._table, self._batches, self.config)
+        self._followed = FollowedLog(self._log, self._appender, self._table, self._batches, self.config)
+        return self._followed
 
     # Opening and closing
 
@@ -243,10 +245,12 @@ class Store:
     @property
     def dispatch_waits(self) -> bool:
         """Whether something is confirmed and not dispatched."""
-        return self._dispatcher.waiting
+        return self._dispatcher.waiting or (self._followed is not None and self._followed.lags)
 
     def dispatch(self, max_count: int = UNDISPATCHED_MAX) -> list[Arrival]:
         """Make visible what is confirmed, at most so many messages of it; returns the queues that grew."""
+        if self._followed is not None:
+            self._followed.feed(max_count)
         arrivals = self._dispatcher.dispatch(max_count)
         if self._dispatcher.unwritten_units > UNWRITTEN_UNITS_MAX:
             self.maintain()

@@ -3,10 +3,13 @@
     take(offset, bytes)     the master's bytes, which must begin where this log ends
     whole_end               end of the last whole record; a transfer may end in the middle of one
     drop_partial            forget a record of which only the beginning came, before another stream goes on
+    feed                    hand records that are confirmed to dispatch
 
 Before anything is taken over it is read: each record must be sound (`log_walk`, with its CRC) and stand at the offset
-that it carries. Whatever is not is refused whole, so that a log never holds what its master did not write. What is
-found is handed to dispatch as if it had been appended here, by the same code that recovery replays a log with.
+that it carries. Whatever is not is refused whole, so that a log never holds what its master did not write.
+
+Dispatch reads the log once more, from where it is, by the code that recovery replays a log with. So it may stay behind
+for as long as the master sends faster than queues and index can be built, and nothing gathers in memory.
 
 A log that follows takes no messages of its own.
 
@@ -30,6 +33,8 @@ from cometmq.wire.record import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PRE
 
 TAKES_NO_MESSAGES: Final = "this broker is a slave and takes no messages: send to its master"
 RECORD_SIZE_MAX: Final = 128 * 1024 * 1024  # far above any maxMessageSize; more is no record
+FAR_BEHIND: Final = 2 * 1024 * 1024  # so far behind, dispatch lets what comes from the master have most of the time
+FEED_FAR_BEHIND: Final = 32  # records for one turn
 
 
 class FollowedLog:
@@ -49,6 +54,7 @@ class FollowedLog:
         self._held = 0
         self._wanted = BLANK_SIZE  # bytes of it until it can be read
         self._blank_until = 0  # inside a blank record up to here
+        self._readable = self._fed = self._seen = log.end  # whole records end, dispatch is, and has looked, up to there
         log.stand_by(TAKES_NO_MESSAGES)
 
     @property
@@ -69,6 +75,7 @@ class FollowedLog:
                 f"another than ours ({self._log.segment_size}), or this is no master"
             )
         self._log.begin_at(offset)
+        self._readable = self._fed = self._seen = offset
 
     def take(self, offset: int, data: memoryview) -> None:
         """Put bytes behind the last; refuses what does not fit there, and then takes nothing."""
@@ -87,16 +94,16 @@ class FollowedLog:
             )
         if offset == log.limit:
             log.roll(0)
-        found, start = self._read(offset, data)
+        self._read(offset, data)
         log.append_raw(bytes(data))
-        if found:
-            self._hand_over(start, found)
+        if self._blank_until and log.end >= self._blank_until:
+            self._readable, self._blank_until = self._blank_until, 0
 
     def drop_partial(self) -> int:
         """Cut back to the last whole record; everything must be flushed. Returns the log's end."""
         if self._held:
             self._log.cut(self._log.end - self._held)
-        self._partial, self._held, self._wanted = [], 0, BLANK_SIZE
+        self._partial, self._held, self._wanted, self._seen = [], 0, BLANK_SIZE, self._fed
         return self._log.end
 
     def last_record(self) -> tuple[int, int] | None:
@@ -116,17 +123,18 @@ class FollowedLog:
 
     # Reading what came
 
-    def _read(self, offset: int, data: memoryview) -> tuple[list[FoundTuple], int]:
-        """The records that end in these bytes, and where they begin; raises, changing nothing, if they are none."""
+    def _read(self, offset: int, data: memoryview) -> None:
+        """See that these bytes go on with sound records; raises, changing nothing, if they do not."""
         skipped = min(max(self._blank_until - offset, 0), len(data))
         data, offset = data[skipped:], offset + skipped
         if self._held + len(data) < self._wanted:
             self._hold(data)
-            return [], offset
+            return
         view = memoryview(b"".join([*self._partial, data])) if self._partial else data
         start = offset - self._held
         walk = Walk(view, start, 0, check_crc=True)
-        found = list(walk)
+        while walk.batch():
+            pass
         blank_until, wanted = self._blank_until, BLANK_SIZE
         rest = view[walk.at :]
         if walk.end is WalkEnd.NEXT_SEGMENT:
@@ -135,8 +143,8 @@ class FollowedLog:
         elif rest:
             wanted = self._size_of_beginning(start + walk.at, rest)
         self._partial, self._held, self._wanted, self._blank_until = [], 0, wanted, blank_until
+        self._readable = start + walk.at
         self._hold(rest)
-        return found, start
 
     def _hold(self, data: memoryview) -> None:
         if data:
@@ -164,6 +172,34 @@ class FollowedLog:
         return int(size)
 
     # Handing it to dispatch
+
+    @property
+    def lags(self) -> bool:
+        """Whether something is confirmed that dispatch has not looked at."""
+        return min(self._log.confirm_offset, self._readable) > self._seen
+
+    def feed(self, max_count: int) -> None:
+        """Hand over the next records that are confirmed, at most so many, and few of them while there are very many."""
+        log, at = self._log, self._fed
+        bound = min(log.confirm_offset, self._readable)
+        if bound <= self._seen:
+            return
+        segment = log.segment_of(at)
+        if segment is None:
+            self._seen = bound  # the next file is not there yet
+            return
+        if bound - at > FAR_BEHIND:
+            max_count = min(max_count, FEED_FAR_BEHIND)
+        view = log.view_of(segment.start)[: min(bound, segment.end) - segment.start]
+        walk = Walk(view, segment.start, at - segment.start, check_crc=False)
+        found = walk.batch(max_count)
+        self._fed = segment.start + walk.at
+        if found:
+            self._hand_over(segment.start, found)
+        if walk.end is WalkEnd.NEXT_SEGMENT and segment.end <= bound:
+            self._fed = segment.end
+        elif len(found) < max_count and self._fed != segment.end:
+            self._seen = bound  # a record of which the end is not confirmed
 
     def _hand_over(self, start: int, found: list[FoundTuple]) -> None:
         handed = self._handed

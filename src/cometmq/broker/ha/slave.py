@@ -42,7 +42,6 @@ CONNECT_S: Final = 3.0
 ASK_MS: Final = 3_000
 TICK_S: Final = 0.5
 UNSAFE_MAX: Final = 32 * 1024 * 1024
-UNDISPATCHED_MAX: Final = 64 * 1024 * 1024
 
 
 class SlaveSide:
@@ -278,7 +277,6 @@ class SlaveSide:
             self._written_at = self._loop.time()
 
     def _limit(self) -> None:
-        """Let the master wait while too much is not safe, or not dispatched."""
+        """Let the master wait while too much is not safe."""
         if self._stream is not None:
-            unsafe, undispatched = self._followed.end - self._safe, self._store.dispatch_behind_bytes
-            self._stream.read(unsafe < UNSAFE_MAX and undispatched < UNDISPATCHED_MAX)
+            self._stream.read(self._followed.end - self._safe < UNSAFE_MAX)
