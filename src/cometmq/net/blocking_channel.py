@@ -114,7 +114,7 @@ class BlockingChannel:
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
-        data = self._in.read(size)
+        data: bytes = self._in.read(size)
         if len(data) < size:
             raise ConnectionResetError("closed by the peer")
         return data
