@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from threading import Event
 
 import orjson
 import pytest
@@ -15,6 +16,7 @@ from cometmq.broker.ha.replicas import Replicas
 from cometmq.broker.topics import Topics
 from cometmq.clock import SystemClock
 from cometmq.errors import PeerRefused, ProtocolError
+from cometmq.store.fs import OsFs
 from cometmq.wire import fastjson
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.admin import CreateGroup, CreateTopic, GetAllGroupConfig, GetAllTopicConfig
@@ -119,6 +121,32 @@ async def test_a_synchronous_master_waits_for_its_slave_and_no_longer_than_it_ma
         await slave.stop()
         alone = await channel.exchange(message().command(b"alone again"), timeout_ms=20_000)
         assert alone.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_a_slave_in_sync_flush_reports_only_what_is_on_its_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, healthy = Event(), OsFs.sync
+
+    def held_up(fs: OsFs, fd: int) -> None:
+        if f"{tmp_path}/store-1/commitlog" in str(Path(f"/proc/self/fd/{fd}").readlink()):
+            released.wait(60)
+        healthy(fs, fd)
+
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0, **TWO)
+        await brokers.start(1, flushDiskType="SYNC_FLUSH")
+        await brokers.caught_up(master)
+        channel = await brokers.channel(master)
+        monkeypatch.setattr(OsFs, "sync", held_up)
+        try:
+            answer = await channel.exchange(message().command(b"written, not synced"), timeout_ms=20_000)
+            assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+            assert b"written, not synced" in log_bytes(brokers.store(1))
+        finally:
+            released.set()
+        await brokers.caught_up(master)
+        assert (await channel.exchange(message().command(b"synced"), timeout_ms=20_000)).code == ResponseCode.SUCCESS
 
 
 async def test_too_few_in_sync_refuse_and_auto_lowers_the_need(tmp_path: Path) -> None:
