@@ -141,7 +141,7 @@ def rows(
 
 def test_rows_become_messages() -> None:
     at = datetime(2026, 1, 2, tzinfo=UTC)
-    (one,) = rows("BODY string, keys string, deliverat timestamp", ("é", "a b", at))
+    (one,) = rows("BODY string, keys string, deliver_at timestamp", ("é", "a b", at))
     assert (one.message.body, one.message.keys, one.deliver_at) == ("é".encode(), "a b", at)
     (one,) = rows("body binary, keys array<string>, deliverAt bigint", (b"x", ["a", "b"], 1_000))
     assert one.message.keys == ("a", "b")

@@ -7,9 +7,9 @@
     delayLevel   a whole number         one of the broker's levels; 0 is none
     deliverAt    timestamp              or a whole number, in milliseconds since 1970
 
-Names are taken in any case, with or without _ between words. An id tells the same row again after a replay: it is that of `idColumn`, or is made of query, batch, partition and the
-number of the row, in the shape of the ids that clients make (whose 11th to 14th byte is a time: here none, which tools
-read as the begin of the month).
+Names are taken in any case, with or without _ between words. An id tells the same row again after a replay: it is that
+of `idColumn`, or is made of query, batch, partition and the number of the row, in the shape of the ids that clients make
+(whose 11th to 14th byte is a time: here none, which tools read as the begin of the month).
 
 Mirrors: nothing.
 """
