@@ -1,4 +1,4 @@
-"""A driver that archives a topic, to be killed: `archiving_driver.py NAMESRV TOPIC FOLDER MAX_PER_BATCH`."""
+"""A driver that archives a topic, to be killed: `archiving_driver.py MASTER NAMESRV TOPIC FOLDER MAX_PER_BATCH`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 
-def main(namesrv: str, topic: str, folder: str, most: str) -> None:
+def main(master: str, namesrv: str, topic: str, folder: str, most: str) -> None:
     spark = (
-        SparkSession.builder.master("local[2,4]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "1g")
+        .config("spark.driver.memory", "512m")
+        .config("spark.executor.memory", "512m")
         .config("spark.sql.warehouse.dir", str(Path(folder) / "warehouse"))
         .getOrCreate()
     )

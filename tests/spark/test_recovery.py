@@ -1,7 +1,7 @@
 """Kills while a topic of 100,000 messages is archived: afterwards every number is there once.
 
 A broker and workers of tasks are killed under a running stream, which also gets queues that were not there when it
-began; a driver is killed in the middle of a batch and started again on its checkpoint.
+began; on a cluster a driver is killed in the middle of a batch and started again on its checkpoint, then an executor.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.original import Cluster
 from tests.spark.kit import Server, numbers_of, read_tasks, reader_of
+from tests.spark.standalone import environment, processes, standalone_cluster
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -101,42 +102,44 @@ def workers_killed(spark: SparkSession) -> Iterator[None]:
 def task_workers(spark: SparkSession) -> list[int]:
     """The children of the Python daemons that this session's JVM has started."""
     jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    parents: dict[int, int] = {}
-    daemons: set[int] = set()
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal():
-            try:
-                parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-                if b"pyspark.daemon" in (folder / "cmdline").read_bytes():
-                    daemons.add(int(folder.name))
-            except OSError:
-                continue
-    own = {pid for pid in daemons if parents.get(pid) == jvm}
-    return sorted(pid for pid, parent in parents.items() if parent in own)
+    found = list(processes())
+    daemons = {pid for pid, parent, command in found if parent == jvm and b"pyspark.daemon" in command}
+    return sorted(pid for pid, parent, _ in found if parent in daemons)
 
 
-def test_a_driver_killed_in_a_batch_goes_on_from_its_checkpoint(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_driver_and_an_executor_killed_on_a_cluster(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    """The driver in the middle of its second batch; then, started again on its checkpoint, an executor under it."""
     server = Server("comet", cluster.namesrv_addr)
     topic = server.topic()
     server.send(topic, range(MANY))
-    checkpoint = tmp_path / "checkpoint"
-    command = [sys.executable, str(Path(__file__).with_name("archiving_driver.py")), server.namesrv, topic]
-    command += [str(tmp_path), "25000"]
-    with subprocess.Popen(command, start_new_session=True, env=environment(), stderr=subprocess.DEVNULL) as driver:
-        try:
-            until(lambda: (checkpoint / "offsets" / "1").exists() or driver.poll() is not None, "the second batch")
-        finally:
-            os.killpg(driver.pid, signal.SIGKILL)
-    assert driver.returncode == -signal.SIGKILL
-    assert not (checkpoint / "commits" / "3").exists()  # it had more to do
-    subprocess.run(command, env=environment(), check=True, timeout=WAIT_S, stderr=subprocess.DEVNULL)
+    offsets, commits = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
+    with standalone_cluster(tmp_path) as workers:
+        command = [sys.executable, str(Path(__file__).with_name("archiving_driver.py")), workers.url]
+        command += [server.namesrv, topic, str(tmp_path), "12500"]
+        with started(command) as driver:
+            until(lambda: (offsets / "1").exists() or driver.poll() is not None, "the second batch")
+        assert driver.returncode == -signal.SIGKILL
+        assert not (commits / "7").exists()  # it had more to do
+        with started(command) as driver:
+            until(lambda: (commits / "2").exists() or driver.poll() is not None, "a batch after the restart")
+            killed = workers.executors()[:1]
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            assert driver.wait(WAIT_S) == 0
+        assert killed
+    assert (commits / "7").exists()
     exact(spark.read.parquet(str(tmp_path / "rows")))
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+@contextmanager
+def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver that is killed at the end, with all that it started."""
+    with subprocess.Popen(command, start_new_session=True, env=environment(), stderr=subprocess.DEVNULL) as driver:
+        try:
+            yield driver
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(driver.pid, signal.SIGKILL)
 
 
 def test_a_broker_lost_for_a_moment_costs_no_row(cluster: Cluster) -> None:
