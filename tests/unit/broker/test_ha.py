@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from threading import Event
 
@@ -94,6 +95,31 @@ async def test_names_that_could_leave_the_folder_are_not_copied(tmp_path: Path) 
         with pytest.raises((ProtocolError, AttributeError, TypeError, ValueError)):
             topics.follow(body)
         assert [topic.name for topic in topics] == ["good"]
+
+
+async def test_a_slave_that_is_made_the_master_delivers_what_waits_and_nothing_twice(tmp_path: Path) -> None:
+    delays = {"messageDelayLevel": "1s 5s"}
+    async with group(tmp_path) as brokers:
+        master, slave = await brokers.start(0, **delays), await brokers.start(1, **delays)
+        channel = await brokers.channel(master)
+        waits = {
+            "DELAY\x011\x02": b"level, at once",
+            "DELAY\x012\x02": b"level, later",
+            "TIMER_DELAY_MS\x01500\x02": b"timer, at once",
+            "TIMER_DELAY_MS\x015000\x02": b"timer, later",
+        }
+        for text, body in waits.items():
+            await channel.call(message(properties=text), body)
+        assert len(await brokers.pulled(master, 0, 2)) == 2
+        await brokers.caught_up(master)
+        await master.stop()
+        await slave.stop()
+        shutil.rmtree(brokers.store(0))
+        brokers.store(1).rename(brokers.store(0))
+        master = await brokers.start(0, **delays)
+        found = await brokers.pulled(master, 0, 4)
+        await asyncio.sleep(1.5)  # time for a repetition
+        assert sorted(bytes(one.body) for one in await brokers.pulled(master, 0, 4)) == sorted(waits.values()), found
 
 
 # --- what an acknowledgement waits for

@@ -18,6 +18,8 @@ Mirrors: org.apache.rocketmq.store.timer.
 
 from __future__ import annotations
 
+import asyncio
+
 from cometmq.broker.core import Core
 from cometmq.broker.housekeeping import Job
 from cometmq.broker.replicated import Replicated
@@ -31,6 +33,7 @@ from cometmq.store.timer_files import TimerFiles
 from cometmq.wire.requests.timer import GetTimerCheckPoint, GetTimerMetrics
 
 _CLEAN_EVERY_S = 30.0
+_SAVE_MASTERS_EVERY_S = 3.0
 
 
 def install(core: Core) -> None:
@@ -79,4 +82,11 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     core.jobs.append(Job("saving the timer", store_config.timer_flush_interval_ms / 1000, job(service.flush)))
     core.jobs.append(Job("deleting old timer files", _CLEAN_EVERY_S, job(service.delete_expired)))
     core.role.add(service.start, service.close)
+    if core.role.is_slave:
+
+        async def save() -> None:
+            await asyncio.get_running_loop().run_in_executor(None, files.prepare_flush())
+
+        core.jobs.append(Job("saving the master's timer progress", _SAVE_MASTERS_EVERY_S, save))
+        core.closing.push_async_callback(save)
     return service, metrics

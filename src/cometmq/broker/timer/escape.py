@@ -81,6 +81,7 @@ class TimerEscape:
         self._checkpoint.follow(data)
         self._checkpoint.read_time_ms = max(self._checkpoint.read_time_ms, read_time_ms)  # we may have acted since
         self._scan_from, self._followed_at = self._followed_at, self._store.written_offset
+        self._checkpoint.scan_offset = self._scan_from  # for a start as master
 
     async def run(self) -> None:
         self._next = self._store.min_offset(TIMER_TOPIC, QUEUE_ID)

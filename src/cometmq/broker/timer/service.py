@@ -79,6 +79,8 @@ class TimerService:
         self._slots = Slots(clock, files.precision_ms, times)
         self._enqueue = Enqueue(files, store, reader, metrics, self._slots, clock, pause)
         self._dequeue = Dequeue(files, store, messages, durability, metrics, self._slots, clock, pause)
+        if checkpoint.master_queue_offset > checkpoint.queue_offset:  # this broker was a slave
+            self._dequeue.elsewhere = Elsewhere(checkpoint.read_time_ms, checkpoint.master_queue_offset)
         self._safe_end = 0  # deliveries before it are as safe as promised
         self._outstanding = 0  # promises of durability that are not settled
         self._settled = asyncio.Event()
@@ -101,8 +103,9 @@ class TimerService:
         """End after the chunk under way, and leave files from which either broker goes on without a repeat."""
         self._closing = True
         self._arrived.set()
-        if self._task is not None:
-            await self._task
+        if self._task is None:
+            return  # a slave's: the files say how far the master is
+        await self._task
         await self._settled.wait()
         if self._safe_end < self._dequeue.end:
             return  # what was delivered is not known to be safe: as after a kill, the marks will tell
