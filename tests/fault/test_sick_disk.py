@@ -20,7 +20,7 @@ from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 from cometmq.wire.codes import ResponseCode
 
-from .harness.capabilities import needs
+from .harness.capabilities import miss, needs
 from .harness.ledger import Ledger
 from .harness.rows import Row, share
 from .harness.sick_broker import SickBroker
@@ -115,21 +115,35 @@ async def slowest_pull_s(channel: Channel, traffic: Traffic) -> float:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of a few megabytes, in memory."""
+def small_disk(folder: Path, kind: str) -> Iterator[Path]:
+    """A file system of a few megabytes: in memory, or ext4 in a file."""
     needs("mount")
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(folder)], check=True)
+    if kind == "tmpfs":
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(folder)]
+    else:
+        needs("mkfs.ext4")
+        image = folder.with_suffix(".image")
+        with image.open("wb") as file:
+            file.truncate(DISK_SIZE)
+        subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", str(image)], check=True)
+        mount = ["mount", "-o", "loop", str(image), str(folder)]
+    if subprocess.run(mount, check=False).returncode:
+        miss(f"mount {kind}")  # root of a container may not
     try:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-async def test_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
+async def test_a_full_disk(tmp_path: Path, kind: str) -> None:
     """Sends are refused with SERVICE_NOT_AVAILABLE, reads go on, and space makes it well again, without a restart."""
     conf = {**SMALL, "cleanResourceInterval": 200, "cleanFileForciblyEnable": False, "flushIntervalConsumeQueue": 50}
-    with Row(9, "disk full, and free again", trimmed=1, full=50) as row, small_disk(tmp_path / "disk") as disk:
+    with (
+        Row(9, f"disk full, and free again, {kind}", trimmed=1, full=25) as row,
+        small_disk(tmp_path / "disk", kind) as disk,
+    ):
         broker = CometBroker(tmp_path / "broker", [], flush="SYNC_FLUSH", conf=conf, store=disk / "store")
         with broker:
             traffic = Traffic(Ledger())
@@ -151,7 +165,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
                 if number + 1 < row.count:
                     channel.close()
                     broker.kill()  # and a disk that is empty again
-                    for path in sorted(disk.rglob("*"), reverse=True):
+                    for path in sorted((disk / "store").rglob("*"), reverse=True):
                         path.rmdir() if path.is_dir() else path.unlink()
                     broker.start()
                     traffic = Traffic(Ledger())
