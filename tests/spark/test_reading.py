@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import random
 import time
 from datetime import UTC, datetime
 
@@ -21,6 +22,8 @@ from cometmq.spark import pulling
 from cometmq.spark.batch import BatchReader, NarrowingReader
 from cometmq.spark.cluster import cluster_of
 from cometmq.spark.options import Words, client_of
+from cometmq.testing.chaos_proxy import ChaosProxy
+from cometmq.testing.local_cluster import LocalCluster
 
 MANY = range(1000)
 
@@ -283,3 +286,22 @@ def test_readers_travel_as_plain_values(comet: Server) -> None:
     made, (_, name, arguments) = BatchReader(options, ("body",)).__reduce__()
     with pytest.raises(ImportError, match=r"pip install 'cometmq\[spark\]'"):
         made("no_such_package.spark", name, arguments)
+
+
+async def test_cut_connections_cost_no_row() -> None:
+    """Whatever byte a connection ends at: every row comes, once."""
+    seed = random.getrandbits(32)
+    async with LocalCluster({"brokerIP1": "127.0.0.2"}) as cluster:
+        port = cluster.broker.port
+        async with ChaosProxy(f"127.0.0.1:{port}", host="127.0.0.2", port=port) as proxy:
+            await cluster.create_topic("cut", 2)
+            async with Producer("spark-tests", namesrv=cluster.namesrv) as producer:
+                await producer.send_batch([message("cut", number, 200) for number in range(3000)])
+            proxy.cut_often(random.Random(seed), 20_000, 120_000)
+            options = {"namesrvAddr": cluster.namesrv, "subscribe": "cut", "columns": "body"}
+            whole = await asyncio.to_thread(read_all, options)
+            filtered = await asyncio.to_thread(read_all, {**options, "tags": "three"})
+            assert proxy.cuts > 3, f"seed {seed}"
+            proxy.behave()
+    assert numbers_of(whole) == list(range(3000)), f"seed {seed}"
+    assert numbers_of(filtered) == list(range(0, 3000, 3)), f"seed {seed}"
