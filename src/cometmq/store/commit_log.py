@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections import OrderedDict
+from collections.abc import Iterator
 from struct import Struct
 from threading import Lock
 from typing import Final
@@ -113,11 +114,16 @@ class CommitLog:
         if later:
             self._fs.fsync_dir(self.folder)
 
-    def data_ranges(self, start: int, at: int) -> list[tuple[int, int]]:
-        """Where the segment at `start` holds data, from byte `at` on."""
+    def data_pieces(self, start: int, at: int, size: int, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """Where the segment at `start` holds data from byte `at` on, and the data, in pieces that overlap.
+
+        Read, not mapped: behind the log's end a map would fill the memory with what the system reads ahead.
+        """
         fd = self._fs.open(self.segments[start].path, read_only=True)
         try:
-            return list(self._fs.data_ranges(fd, at, self.segment_size))
+            for first, stop in list(self._fs.data_ranges(fd, at, self.segment_size)):
+                for piece_at in range(first, stop, size):
+                    yield piece_at, self._fs.pread(fd, min(size, stop - piece_at) + overlap, piece_at)
         finally:
             self._fs.close(fd)
 

@@ -59,23 +59,19 @@ def sound_behind(log: CommitLog, offset: int) -> Iterator[tuple[int, int]]:
     """Offset and store time of each record that stands anywhere behind `offset`; looks only where files hold data."""
     for start in sorted(start for start in log.segments if start + log.segment_size > offset):
         at = max(offset + 1 - start, 0)
-        ranges = log.data_ranges(start, at)
-        view = log.view_of(start) if ranges else memoryview(b"")
-        for first, stop in ranges:
-            for place in _places(view, first, stop):
-                for found in Walk(view, start, place, check_crc=True).batch(1):
+        for piece_at, piece in log.data_pieces(start, at, _STEP, 2 * _MAGIC_AT):
+            for place in _places(piece):
+                for found in Walk(log.view_of(start), start, piece_at + place, check_crc=True).batch(1):
                     yield start + found[0], found[5]
 
 
-def _places(view: memoryview, first: int, stop: int) -> Iterator[int]:
+def _places(piece: bytes) -> list[int]:
     """Where records may begin, for the magic of one stands there."""
-    for start in range(first, stop, _STEP):
-        piece = bytes(view[start : min(start + _STEP, stop) + 2 * _MAGIC_AT])
-        found: list[int] = []
-        for magic in _MAGICS:
-            at = piece.find(magic, _MAGIC_AT)
-            while at >= 0:
-                if at - _MAGIC_AT < _STEP:
-                    found.append(start + at - _MAGIC_AT)
-                at = piece.find(magic, at + 1)
-        yield from sorted(found)
+    found: list[int] = []
+    for magic in _MAGICS:
+        at = piece.find(magic, _MAGIC_AT)
+        while at >= 0:
+            if at - _MAGIC_AT < _STEP:
+                found.append(at - _MAGIC_AT)
+            at = piece.find(magic, at + 1)
+    return sorted(found)

@@ -123,6 +123,7 @@ class OsFs:
             os.close(fd)
 
     def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
+        os.posix_fadvise(fd, offset, end - offset, os.POSIX_FADV_RANDOM)  # what is read ahead looks like data next time
         while offset < end:
             try:
                 start = os.lseek(fd, offset, os.SEEK_DATA)
@@ -146,6 +147,8 @@ class OsFs:
                 if os.pread(fd, len(chunk), at) != chunk:
                     write_all(self, fd, chunk, at)
                     changed = True
+                else:
+                    os.posix_fadvise(fd, at, len(chunk), os.POSIX_FADV_DONTNEED)
         return changed
 
     def sync(self, fd: int) -> None:
