@@ -8,8 +8,8 @@
     deliverAt    timestamp              or a whole number, in milliseconds since 1970
 
 Names are taken in any case, with or without _ between words. An id tells the same row again after a replay: it is that
-of `idColumn`, or is made of query, batch, partition and the number of the row, in the shape of the ids that clients make
-(whose 11th to 14th byte is a time: here none, which tools read as the begin of the month).
+of `idColumn`, or is made of query, batch, partition and the number of the row, in the shape of the ids that clients
+make (whose 11th to 14th byte is a time: here none, which tools read as the begin of the month).
 
 Mirrors: nothing.
 """
