@@ -10,6 +10,7 @@ Mirrors: SendMessageProcessor.sendBatchMessage, MessageDecoder.countInnerMsgNum,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from struct import Struct
 from typing import Final
 
@@ -19,7 +20,9 @@ from cometmq.model import properties
 from cometmq.model.sysflag import MessageFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.store.batch_queue import COUNT_MAX
+from cometmq.wire.batch import split_batch
 from cometmq.wire.command import Body
+from cometmq.wire.record import Record
 
 INNER_BATCH: Final = int(MessageFlag.INNER_BATCH)
 WRAPPED_HERE: Final = int(MessageFlag.INNER_BATCH | MessageFlag.NEED_UNWRAP)
@@ -80,3 +83,21 @@ def refuse_stray_number(message: InnerMessage) -> None:
     """A stage of `InnerMessages`."""
     if properties.INNER_NUM in message.properties:
         check_marks(message.sys_flag, message.properties)
+
+
+def plain_messages(record: Record) -> list[Record]:
+    """The messages of an inner batch as records that any topic takes; one that a producer packed itself stays one."""
+    sys_flag = record.sys_flag & ~WRAPPED_HERE
+    if record.sys_flag & WRAPPED_HERE == WRAPPED_HERE:
+        return [
+            replace(
+                record,
+                sys_flag=sys_flag,
+                flag=flag,
+                body=bytes(body),
+                properties_text=bytes(property_data).decode("utf-8", "replace"),
+            )
+            for flag, body, property_data in split_batch(record.body)
+        ]
+    kept = {key: value for key, value in record.properties.items() if key != properties.INNER_NUM}
+    return [replace(record, sys_flag=sys_flag, properties_text=properties.render(kept))]

@@ -4,7 +4,9 @@ A pop that has left goes on although the program stopped waiting, since the brok
 already; they are there for the next who asks, until their invisible time is over. Then the broker brings them back.
 After the consumer is closed, what a pop still brings is handed back.
 
-Invariants: at most `COUNT_MAX` messages per broker wait here; none is handed out after its time, or twice.
+A batch that is stored as one record (topics of `queue.type=BatchCQ`) is opened, and acknowledged with its last message.
+
+Invariants: at most `COUNT_MAX` records per broker wait here; none is handed out after its time, or twice.
 
 Mirrors: DefaultMQPushConsumerImpl.popMessage, PopMessageRequestHeader.
 """
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import ReceivedMessage
+from cometmq.client.pulled import BATCH, opened
 from cometmq.client.wanted import chosen
 from cometmq.errors import CometError, PeerRefused, PeerUnreachable, ServerTooOld
 from cometmq.model.route import MASTER_ID
@@ -71,15 +74,28 @@ class Desk(Protocol):
     async def hand_back(self, some: list[Popped]) -> None: ...
 
 
-class Popped:
-    """A message with its receipt. `until_s` is the loop's time when it becomes visible again."""
+class Parcel:
+    """What one receipt stands for: a message, or those of a batch, of which `left` are not acknowledged.
 
-    __slots__ = ("_desk", "handle", "hearing", "is_done", "message", "until_s")
+    `until_s` is the loop's time when it becomes visible again.
+    """
 
-    def __init__(self, message: ReceivedMessage, handle: Handle, until_s: float, desk: Desk) -> None:
-        self.message = message
+    __slots__ = ("handle", "left", "until_s")
+
+    def __init__(self, handle: Handle, until_s: float, left: int = 1) -> None:
         self.handle = handle
         self.until_s = until_s
+        self.left = left
+
+
+class Popped:
+    """A message with its receipt."""
+
+    __slots__ = ("_desk", "hearing", "is_done", "message", "parcel")
+
+    def __init__(self, message: ReceivedMessage, parcel: Parcel, desk: Desk) -> None:
+        self.message = message
+        self.parcel = parcel
         self.is_done = False
         self.hearing: Hearing | None = None  # where it is traced
         self._desk = desk
@@ -116,7 +132,7 @@ class Pops:
         now = self._loop.time()
         while self._ready:
             popped = self._ready.popleft()
-            if popped.until_s > now:
+            if popped.parcel.until_s > now:
                 return popped
             log.info("%s waited here until its invisible time was over; the broker brings it again", popped.message)
         return None
@@ -216,12 +232,15 @@ class Pops:
                 by_offset = f"qo{handle.queue_id}%{handle.queue_offset}"
                 found = counts.get((handle.mark, by_offset)) or counts.get((handle.mark, str(handle.queue_id)))
                 record.reconsume_times = found or record.reconsume_times
-            message = ReceivedMessage(record, broker, topic=self.wish.wanted.topic)
-            popped = Popped(message, handle, until_s, self._desk)
-            if self._is_chosen is None or self._is_chosen(message):
-                self._ready.append(popped)
-            else:
-                self.unwanted.append(popped)
+            inner = list(opened(record)) if record.sys_flag & BATCH == BATCH else [record]
+            parcel = Parcel(handle, until_s, len(inner))
+            for one in inner:
+                message = ReceivedMessage(one, broker, topic=self.wish.wanted.topic)
+                popped = Popped(message, parcel, self._desk)
+                if self._is_chosen is None or self._is_chosen(message):
+                    self._ready.append(popped)
+                else:
+                    self.unwanted.append(popped)
 
     def check(self) -> None:
         """Raise what asking again would not mend."""

@@ -19,15 +19,15 @@ from cometmq.model.sysflag import MessageFlag
 from cometmq.wire.batch import split_batch
 from cometmq.wire.record import Buffer, Record, decode_records
 
-_BATCH: Final = int(MessageFlag.INNER_BATCH | MessageFlag.NEED_UNWRAP)
+BATCH: Final = int(MessageFlag.INNER_BATCH | MessageFlag.NEED_UNWRAP)
 
 
 def messages_of(body: Buffer, broker_name: str, retry_topic: str | None = None) -> list[ReceivedMessage]:
     """All messages of an answer, in order; bad bytes raise `CorruptRecord`."""
     found: list[ReceivedMessage] = []
     for record in decode_records(body):
-        if record.sys_flag & _BATCH == _BATCH:
-            found += [ReceivedMessage(inner, broker_name) for inner in _opened(record)]
+        if record.sys_flag & BATCH == BATCH:
+            found += [ReceivedMessage(inner, broker_name) for inner in opened(record)]
         elif record.topic == retry_topic:
             found.append(first_sent(record, broker_name))
         else:
@@ -42,7 +42,8 @@ def first_sent(record: Record, broker_name: str) -> ReceivedMessage:
     return message
 
 
-def _opened(batch: Record) -> Iterator[Record]:
+def opened(batch: Record) -> Iterator[Record]:
+    """The messages of a batch that is stored as one record."""
     try:
         parts = split_batch(batch.body)
     except RequestRefused as fault:

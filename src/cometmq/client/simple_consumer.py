@@ -123,7 +123,7 @@ class SimpleConsumer:
     async def hand_back(self, some: list[Popped]) -> None:
         """Let others have these soon; what fails comes again in its own time."""
         if self._instance is not None:
-            backs = [self._change(self._instance, popped, HAND_BACK) for popped in some]
+            backs = [self._change(self._instance, one, HAND_BACK) for one in {one.parcel: one for one in some}.values()]
             await asyncio.gather(*backs, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
@@ -299,7 +299,7 @@ class SimpleConsumer:
             left_s = until_s - loop.time()
             if left_s <= 0:
                 return False
-            late_s = min(popped.until_s for popped in self._out) - loop.time()
+            late_s = min(popped.parcel.until_s for popped in self._out) - loop.time()
             if self._room is None or self._room.done():
                 self._room = loop.create_future()
             await asyncio.wait([self._room], timeout=max(0.0, min(left_s, late_s)) + 0.001)
@@ -310,7 +310,7 @@ class SimpleConsumer:
         """What became visible again is no longer in flight here."""
         if self._out:
             now = asyncio.get_running_loop().time()
-            for popped in [one for one in self._out if one.until_s <= now]:
+            for popped in [one for one in self._out if one.parcel.until_s <= now]:
                 del self._out[popped]
                 self._heard(popped, Outcome.TIME_OUT)
 
@@ -349,7 +349,9 @@ class SimpleConsumer:
         self._open()
         if popped.is_done or self._acknowledger is None:
             return
-        await self._acknowledger.ack(popped.message.topic, popped.handle)
+        if popped.parcel.left <= 1:  # else it is told with the last of its batch
+            await self._acknowledger.ack(popped.message.topic, popped.parcel.handle)
+        popped.parcel.left -= 1
         popped.is_done = True
         self._counts["acknowledged"] += 1
         self._settled(popped)
@@ -361,14 +363,14 @@ class SimpleConsumer:
         await self._change(instance, popped, duration)
 
     async def _change(self, instance: ClientInstance, popped: Popped, duration: timedelta) -> None:
-        handle = popped.handle
+        handle = popped.parcel.handle
         topic = handle.topic(popped.message.topic, self.group)
         request = ChangeInvisibleTime(
             topic, self.group, handle.queue_id, handle.render(), handle.queue_offset, _milliseconds(duration)
         )
         answer = await instance.call(handle.broker_name, request)
         reply = ChangeInvisibleTimeReply.read(answer.ext)
-        popped.handle = Handle(
+        popped.parcel.handle = Handle(
             handle.queue_offset,
             reply.pop_time,
             reply.invisible_time,
@@ -378,7 +380,7 @@ class SimpleConsumer:
             handle.queue_id,
             handle.queue_offset,
         )
-        popped.until_s = asyncio.get_running_loop().time() + duration.total_seconds()
+        popped.parcel.until_s = asyncio.get_running_loop().time() + duration.total_seconds()
 
     # --- what the instance asks (members.py)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tests.conftest import StartBroker
 
-from cometmq.broker.inner_batches import count_messages
+from cometmq.broker.inner_batches import count_messages, plain_messages
 from cometmq.errors import PeerRefused, RequestRefused
 from cometmq.net.channel import Channel
 from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode, SerializeType
-from cometmq.wire.record import Record, decode_records
+from cometmq.wire.record import Record, decode_record, decode_records, encode_record
 from cometmq.wire.requests.admin import CreateTopic, DeleteTopicInBroker
 from cometmq.wire.requests.consume import GetMaxOffset, GetMinOffset, PullMessage
 from cometmq.wire.requests.send import SendBatchMessage, SendMessageV2
@@ -205,3 +205,22 @@ async def test_a_topic_made_again_as_a_plain_one(broker: StartBroker) -> None:
         assert (await channel.call(GetMinOffset(TOPIC, 0))).ext["offset"] == "0"
     async with broker() as (_, channel):
         assert len(await pulled(channel)) == 3
+
+
+def batch_record(sys_flag: int, body: bytes, text: str) -> Record:
+    data = encode_record(
+        topic=b"t", queue_id=0, flag=7, queue_offset=3, physical_offset=9, sys_flag=sys_flag, born_time_ms=1,
+        born_host=bytes(8), store_time_ms=2, store_host=bytes(8), body=body, properties_data=text.encode(),
+    )  # fmt: skip
+    return decode_record(data)
+
+
+def test_a_batch_as_plain_messages() -> None:
+    opened = plain_messages(batch_record(INNER_BATCH | NEED_UNWRAP | 1 << 8, THREE, "INNER_NUM\x013\x02"))
+    assert [(one.body, one.properties, one.sys_flag, one.flag) for one in opened] == [
+        (b"one", {"TAGS": "a"}, 1 << 8, 0), (b"two", {}, 1 << 8, 0), (b"three", {}, 1 << 8, 0),
+    ]  # fmt: skip
+    (packed,) = plain_messages(batch_record(INNER_BATCH, b"anything", "INNER_NUM\x013\x02KEYS\x01k\x02"))
+    assert (packed.body, packed.properties, packed.sys_flag) == (b"anything", {"KEYS": "k"}, 0)
+    with pytest.raises(RequestRefused):
+        plain_messages(batch_record(INNER_BATCH | NEED_UNWRAP, THREE[:-1], ""))

@@ -4,7 +4,9 @@ It keeps body, tags, keys and birth time, counts one consumption more (unless th
 says which group it is for (`ORIGIN_GROUP`) and when it was first handed out (`1ST_POP_TIME`).
 How often that may happen is for the client or the proxy to decide, as upstream: they send it to the dead letters.
 
-One that the store refuses (larger than `maxMessageSize` by now) gets a checkpoint of its own, for later.
+A batch that was stored as one record comes again as its messages, since retry topics are of the plain kind; the
+original never brings it again. What the store refuses (larger than `maxMessageSize` by now) gets a checkpoint of its
+own, for later.
 
 Mirrors: PopReviveService.reviveRetry, addRetryTopicIfNotExist, rePutCK.
 """
@@ -15,6 +17,7 @@ import logging
 from typing import Final
 
 from cometmq.broker.durability import Durability
+from cometmq.broker.inner_batches import INNER_BATCH, plain_messages
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.pop.checkpoint import CheckPoint
@@ -59,6 +62,19 @@ class RetryMessages:
 
     def put(self, point: CheckPoint, record: Record) -> None:
         """Store one again."""
+        if not record.sys_flag & INNER_BATCH:
+            self._put(point, record)
+            return
+        try:
+            singles = plain_messages(record)
+        except RequestRefused as refusal:
+            placed = self._put_again_later(point, record.queue_offset, refusal)
+            self._end_offset = placed.physical_offset + placed.size
+            return
+        for single in singles:
+            self._put(point, single)
+
+    def _put(self, point: CheckPoint, record: Record) -> None:
         topic = point.topic
         if mark_of(topic) == NORMAL:
             topic = pop_retry_topic(topic, point.group, v2=self._v2)
