@@ -122,6 +122,7 @@ class Soak:
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     seed = options.seed if options.seed is not None else random.randrange(1 << 31)
+    facts = {"commit": machine.commit(), "machine": machine.facts()}  # of when it began
     say(f"seed {seed}: {options.idle_s:g} s of idle polling, then {options.messages:,} messages")
     with tempfile.TemporaryDirectory(prefix="cometmq-soak-", dir=options.scratch) as scratch:
         try:
@@ -133,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
     growths = growth_of(soak.samples)
     is_whole = {topic: soak.consumed[topic] >= count for topic, count in soak.sent.items()}
-    path = _save(options, seed, soak, growths)
+    path = _save(options, seed, facts, soak, growths)
     for growth in growths:
         print(growth)
     for topic, whole in is_whole.items():
@@ -142,17 +143,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all(growth.is_allowed for growth in growths) and all(is_whole.values()) else 1
 
 
-def _save(options: argparse.Namespace, seed: int, soak: Soak, growths: list[Growth]) -> Path:
+def _save(options: argparse.Namespace, seed: int, facts: dict[str, Any], soak: Soak, growths: list[Growth]) -> Path:
     path = path_of(options.name)
     path.parent.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {
         "name": options.name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": machine.commit(),
+        **facts,
         "seed": seed,
         "idle_s": options.idle_s,
         "messages": options.messages,
-        "machine": machine.facts(),
         "sent": soak.sent,
         "consumed": soak.consumed,
         "growth": [{**dataclasses.asdict(growth), "is_allowed": growth.is_allowed} for growth in growths],
