@@ -7,9 +7,10 @@ acknowledged message is at the slave, so all of them must be heard while the mas
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -18,12 +19,14 @@ from tests.interop.clients import client_jars
 from tests.original import CometBroker, CometNamesrv
 from tests.original.jars import class_path
 
-from cometmq import Message, Producer, PushConsumer, ReceivedMessage
+from cometmq import Decision, Message, Producer, PushConsumer, ReceivedMessage
 from cometmq.errors import CometError
+from cometmq.model import properties
 from cometmq.net.pool import Pool
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.record import decode_records
 from cometmq.wire.requests.admin import CreateTopic
-from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, QueryConsumerOffset
+from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage, QueryConsumerOffset
 from cometmq.wire.requests.send import SendMessageV2
 
 pytestmark = pytest.mark.timeout(240)
@@ -33,6 +36,7 @@ TOPIC, QUEUES = "read-on", 2
 A, B = "broker-a", "broker-b"
 READ_AHEAD = 16  # messages of a queue that a consumer may hold
 DEADLINE_S = 90.0
+HALF = {"TRAN_MSG": "true", "PGROUP": "askable"}
 CONF = {
     "mappedFileSizeCommitLog": 1 << 20,
     "maxHashSlotNum": 100,
@@ -42,13 +46,25 @@ CONF = {
     "haSendHeartbeatInterval": 1_000,
 }
 REPLICATED = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
+ACTING = {
+    "enableSlaveActingMaster": True,
+    "enableRemoteEscape": True,
+    "brokerHeartbeatInterval": 200,
+    "syncBrokerMemberGroupPeriod": 200,
+    "brokerNotActiveTimeoutMillis": 3_000,
+    "messageDelayLevel": "1s 6s",
+    "transactionCheckInterval": 500,
+    "transactionTimeOut": 500,
+}
 
 
 class Brokers:
     """A master with its slave, and another master, as processes."""
 
-    def __init__(self, folder: Path, running: ExitStack) -> None:
-        self.namesrv = CometNamesrv(folder / "namesrv")
+    def __init__(self, folder: Path, running: ExitStack, conf: Mapping[str, object] | None = None) -> None:
+        self._conf = {**CONF, **(conf or {})}
+        acting = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True, "scanNotActiveBrokerInterval": 200}
+        self.namesrv = CometNamesrv(folder / "namesrv", conf=acting)
         running.callback(self.namesrv.kill)
         self.namesrv.start()
         self.master = self._start(running, folder / "a", A, REPLICATED)
@@ -57,7 +73,7 @@ class Brokers:
         self.pool = Pool()
 
     def _start(self, running: ExitStack, folder: Path, name: str, conf: dict[str, object]) -> CometBroker:
-        broker = CometBroker(folder, [self.namesrv.addr], conf={**CONF, **conf}, name=name)
+        broker = CometBroker(folder, [self.namesrv.addr], conf={**self._conf, **conf}, name=name)
         running.callback(broker.kill)
         return broker.start()
 
@@ -131,6 +147,7 @@ async def test_consumers_go_on_and_nothing_is_lost_or_repeated(tmp_path: Path) -
     with ExitStack() as running:
         brokers = Brokers(tmp_path, running)
         await brokers.make_topic()
+        await until(lambda: is_replicated(brokers), "the slave follows")
         namesrv = brokers.namesrv.addr
         quick = {"namesrv": namesrv, "route_interval_s": 0.5, "heartbeat_interval_s": 1.0}
         consumer = PushConsumer(
@@ -174,6 +191,56 @@ async def test_consumers_go_on_and_nothing_is_lost_or_repeated(tmp_path: Path) -
         for heard in (python, java):
             assert sum(count - 1 for count in heard.values()) <= READ_AHEAD * QUEUES * 2  # at least once, rarely more
         await brokers.pool.close()
+
+
+async def test_a_slave_acts_and_the_master_repeats_nothing(tmp_path: Path) -> None:
+    with ExitStack() as running:
+        brokers = Brokers(tmp_path, running, ACTING)
+        await brokers.make_topic()
+        await until(lambda: is_replicated(brokers), "the slave follows")
+        channel = await brokers.pool.channel(brokers.master.addr)
+        for name, wish in (("level", {"DELAY": "2"}), ("timed", {"TIMER_DELAY_MS": "6500"}), ("half", HALF)):
+            text = properties.render({"UNIQ_KEY": name, **wish})
+            await channel.call(
+                SendMessageV2("p", TOPIC, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), name.encode()
+            )
+        brokers.master.kill()
+        checked = Producer(
+            "askable", namesrv=brokers.namesrv.addr, heartbeat_interval_s=1.0, checker=lambda _: Decision.COMMIT
+        )
+        async with checked as producer:
+            await producer.send(Message(TOPIC, b"so that the other master knows this producer"))
+            await until(lambda: has(brokers, brokers.other, {"half", "level", "timed"}), "the other master has all")
+            brokers.master.start()
+            channel = await brokers.pool.channel(brokers.master.addr)
+            text = properties.render({"DELAY": "1"})
+            await channel.call(SendMessageV2("p", TOPIC, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), b"later")
+            await until(lambda: has(brokers, brokers.master, {"later"}), "the master delivers again")
+        assert await bodies(brokers, brokers.master) == ["later"]
+        there = Counter(await bodies(brokers, brokers.other))
+        assert (there["half"], there["level"], there["timed"]) == (1, 1, 1)
+        await brokers.pool.close()
+
+
+async def is_replicated(brokers: Brokers) -> bool:
+    """Whether the slave takes what the master is sent."""
+    channel = await brokers.pool.channel(brokers.master.addr)
+    await channel.call(SendMessageV2("p", "probe", "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, ""), b"x")
+    return True
+
+
+async def bodies(brokers: Brokers, broker: CometBroker) -> list[str]:
+    """What stands in the topic."""
+    found: list[str] = []
+    channel = await brokers.pool.channel(broker.addr)
+    for queue_id in range(QUEUES):
+        answer = await channel.exchange(PullMessage("look", TOPIC, queue_id, 0, 32, 4, 0, 0, 0, "*").command())
+        found += [str(record.body, "utf-8") for record in decode_records(answer.body)]
+    return found
+
+
+async def has(brokers: Brokers, broker: CometBroker, wanted: set[str]) -> bool:
+    return set(await bodies(brokers, broker)) >= wanted
 
 
 async def refuses_messages(brokers: Brokers) -> None:
