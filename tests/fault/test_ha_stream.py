@@ -27,6 +27,7 @@ from cometmq.broker.ha.config import HaConfig
 from cometmq.broker.ha.slave import SlaveSide
 from cometmq.net.pool import Pool
 from cometmq.store.engine import Store
+from cometmq.testing.chaos_proxy import ChaosProxy
 from cometmq.wire.ha import Hello, encode_hello, encode_report, encode_transfer_head
 
 FILE_SIZE = 16 << 10
@@ -275,3 +276,25 @@ async def test_a_slave_that_lagged_catches_up_and_an_empty_one_begins_where_the_
         await brokers.caught_up(master)
         await slave.stop()
         assert min(path.name for path in (brokers.store(1) / "commitlog").iterdir()) == f"{2 * SEGMENT:020d}"
+
+
+async def test_a_real_pair_survives_cuts_and_silence_on_the_way(tmp_path: Path) -> None:
+    """A network that cuts often, then swallows everything: nothing is lost, and the two are equal in the end."""
+    quick = {"haHousekeepingInterval": "1000"}
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0, **quick)
+        async with ChaosProxy(master.ha_address) as proxy:
+            await brokers.start(1, **quick, haMasterAddress=proxy.address)
+            proxy.cut_often(Random(16), 10, 30_000)
+            await brokers.send(master, 200)
+            await until(lambda: proxy.cuts >= 2, 60)
+            proxy.behave()
+            await brokers.caught_up(master)
+            accepted = proxy.accepted
+            proxy.swallows = True
+            await brokers.send(master, 50)
+            await until(lambda: proxy.accepted > accepted, 60)  # the slave has given up the silent connection
+            proxy.behave()
+            proxy.cut()
+            await brokers.caught_up(master)
+            assert log_bytes(brokers.store(0)) == log_bytes(brokers.store(1))
