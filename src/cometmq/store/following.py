@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cometmq.errors import CorruptRecord, StoreError, StoreNotWritable
+from cometmq.errors import StoreError, StoreNotWritable
 from cometmq.store.append import Appender, Entry
 from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.commit_log import CommitLog
@@ -168,7 +168,10 @@ class FollowedLog:
         room = self._log.segment_end(at) - at
         sound = magic in (MAGIC_V1, MAGIC_V2) and RECORD_SIZE_MIN <= size <= min(room, RECORD_SIZE_MAX)
         if magic == MAGIC_BLANK or not sound or len(rest) >= size:
-            raise CorruptRecord(self._log.folder, at, "what the master sent is no sound message")
+            raise StoreError(
+                f"what it sends for offset {at} is no sound message, and is not kept: `cometmq store check` on the "
+                "master's folder says whether its log is damaged there"
+            )
         return int(size)
 
     # Handing it to dispatch

@@ -9,7 +9,7 @@ from cometmq.broker.ha.master import MasterSide
 from cometmq.broker.ha.slave import SlaveSide
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.wire.bodies.ha_status import encode_master_status, encode_slave_status
+from cometmq.wire.bodies.ha_status import Peer, encode_master_status, encode_slave_status
 from cometmq.wire.requests.ha import GetBrokerHaStatus
 
 
@@ -28,6 +28,11 @@ class HaHandlers:
             return LATER
         store = self._store
         slaves = [] if self._master is None else self._master.statuses()
-        size = store.config.mapped_file_size_commit_log
-        call.reply(body=encode_master_status(store.written_offset, slaves, store.min_physical_offset, size))
+        ours = Peer(
+            store.written_offset,
+            first_offset=store.min_physical_offset,
+            flushed_offset=store.flushed_offset,
+            segment_size=store.config.mapped_file_size_commit_log,
+        )
+        call.reply(body=encode_master_status(ours, slaves))
         return LATER

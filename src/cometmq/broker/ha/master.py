@@ -51,6 +51,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self.next: int | None = None  # what is sent next; None until the slave has asked
         self._loading = False
+        self._push_waits = False  # another turn of the loop will go on
         self.read_at = self.written_at = self._loop.time()
         stream.on_data, stream.on_writable, stream.on_close = self._heard, self.push, self._gone
 
@@ -120,8 +121,14 @@ class Link:
             self._send(data)
             pushed += len(data)
             if pushed >= PUSH_MAX:
-                self._loop.call_soon(self.push)
+                if not self._push_waits:
+                    self._push_waits = True
+                    self._loop.call_soon(self._push_on)
                 return
+
+    def _push_on(self) -> None:
+        self._push_waits = False
+        self.push()
 
     def _loaded(self, done: asyncio.Future[list[bytes]]) -> None:
         self._loading = False

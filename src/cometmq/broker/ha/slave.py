@@ -208,6 +208,8 @@ class SlaveSide:
                 "master if that is wanted; else empty this broker's store folder and start it again"
             )
         await self._compare(master_address, end)
+        if peer.flushed_offset:
+            self._store.master_flushed_offset = peer.flushed_offset
         return peer
 
     async def _compare(self, master_address: str, end: int) -> None:

@@ -65,17 +65,23 @@ class FollowerStatus:
 
 @dataclass(frozen=True)
 class Peer:
-    """What a slave learns about its master. `extension` is 0 for a Java one, and then the last two are unknown."""
+    """What a slave learns about its master. `extension` is 0 for a Java one, and then the others are unknown, too."""
 
     end: int
     extension: int = 0
     first_offset: int = 0
+    flushed_offset: int = 0
     segment_size: int = 0
 
 
-def encode_master_status(end: int, slaves: Iterable[SlaveStatus], first_offset: int, segment_size: int) -> bytes:
+def encode_master_status(peer: Peer, slaves: Iterable[SlaveStatus]) -> bytes:
     slaves = list(slaves)
-    own = {"firstOffset": first_offset, "haExtension": EXTENSION_VERSION, "segmentSize": segment_size}
+    own = {
+        "firstOffset": peer.first_offset,
+        "flushedOffset": peer.flushed_offset,
+        "haExtension": EXTENSION_VERSION,
+        "segmentSize": peer.segment_size,
+    }
     return fastjson.dumps(
         {
             _OWN: own,
@@ -83,7 +89,7 @@ def encode_master_status(end: int, slaves: Iterable[SlaveStatus], first_offset: 
             "haConnectionInfo": [slave.to_json() for slave in slaves],
             "inSyncSlaveNums": sum(slave.in_sync for slave in slaves),
             "master": True,
-            "masterCommitLogMaxOffset": end,
+            "masterCommitLogMaxOffset": peer.end,
         }
     )
 
@@ -112,5 +118,6 @@ def decode_peer(body: bytes | memoryview) -> Peer:
         number(fields, "masterCommitLogMaxOffset"),
         number(own, "haExtension"),
         number(own, "firstOffset"),
+        number(own, "flushedOffset"),
         number(own, "segmentSize"),
     )
