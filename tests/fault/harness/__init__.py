@@ -6,7 +6,10 @@
     failing_disk.py  a file system whose n-th call fails
     workload.py      everything a store does, as one seeded run on a file system
     traffic.py       senders and a reader on a broker process, with the ledger beside them
+    damage.py        a killed store as bytes, to be torn, flipped and robbed, and what it must still serve
     sick_broker.py   a broker process whose disk is slow or failing when told so
+    traced_broker.py a broker process one of whose system calls fails
+    consumer.py      a consumer process that writes down what it consumes, to be killed
     capabilities.py  what a test needs from the machine; what is missing is counted, and the count is held
 
 `make test` runs trimmed numbers with a fixed seed; `make fault` all of them, with a seed of its own or FAULT_SEED.
