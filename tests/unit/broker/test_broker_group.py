@@ -1,14 +1,24 @@
-"""Who is first among the brokers of one name, and whom a reader is told to ask."""
+"""Who is first among the brokers of one name, whom a reader is told to ask, what a master takes over from a slave."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cometmq.broker.acting.group import BrokerGroup, Change
 from cometmq.broker.acting.reading_place import ReadingPlace
 from cometmq.broker.config import BrokerConfig
-from cometmq.errors import RequestRefused
+from cometmq.broker.delay.progress import DelayOffsets
+from cometmq.broker.timer.elsewhere import Elsewhere
+from cometmq.clock import SystemClock
+from cometmq.errors import ProtocolError, RequestRefused
 from cometmq.model.group import GroupConfig
+from cometmq.store.fs import OsFs
+from cometmq.store.tables import TableFile
+from cometmq.wire import fastjson
 from cometmq.wire.codes import ResponseCode
 
 MASTER, SLAVE = "10.0.0.1:1", "10.0.0.2:1"
@@ -98,3 +108,52 @@ def test_a_slave_serves_nobody_unless_it_may() -> None:
     with pytest.raises(RequestRefused):
         place(group, read=False).check()
     place(group).check()
+
+
+def delay_offsets(folder: Path, *, keeps_ahead: bool) -> DelayOffsets:
+    log: Any = SimpleNamespace(written_offset=0, flushed_offset=0)
+    made = DelayOffsets(TableFile(OsFs(), str(folder / "delayOffset.json")), log, SystemClock(), 1)
+    made.keeps_ahead = keeps_ahead
+    made.advance(1, 7)
+    made.advance(2, 3)
+    return made
+
+
+def table(**levels: int) -> bytes:
+    return fastjson.dumps({"offsetTable": levels, "dataVersion": {"counter": 9}})
+
+
+def test_a_slave_that_acted_is_not_put_back_by_its_master(tmp_path: Path) -> None:
+    acted = delay_offsets(tmp_path, keeps_ahead=True)
+    acted.follow(table(**{"1": 5, "3": 2}))
+    assert acted.current == {1: 7, 2: 3, 3: 2}
+    follows = delay_offsets(tmp_path, keeps_ahead=False)
+    follows.follow(table(**{"1": 5, "3": 2}))
+    assert follows.current == {1: 5, 3: 2}
+
+
+def test_a_master_that_comes_back_takes_what_is_ahead(tmp_path: Path) -> None:
+    master = delay_offsets(tmp_path, keeps_ahead=False)
+    master.take_back(table(**{"1": 5, "2": 4}))
+    assert master.current == {1: 7, 2: 4}
+    with pytest.raises(ProtocolError):
+        master.take_back(b"{}")
+
+
+def timed(queue_offset: int, deliver_ms: int, topic: str = "T") -> Any:
+    slot_ms = (deliver_ms - 1) // 1000 * 1000
+    found = {"TIMER_DELIVER_MS": str(deliver_ms), "TIMER_OUT_MS": str(slot_ms), "REAL_TOPIC": topic}
+    return SimpleNamespace(queue_offset=queue_offset, store_time_ms=0, properties=found)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_delivered"),
+    [
+        (timed(4, 9_500), True),
+        (timed(4, 9_501), False),  # in the same slot, and not due when the slave stopped
+        (timed(5, 9_000), False),  # the slave never had it
+        (timed(4, 9_000, "rmq_sys_REVIVE_LOG_C"), False),  # only its own master can use it
+    ],
+)
+def test_what_an_acting_slave_has_delivered_of_timed_messages(record: Any, is_delivered: bool) -> None:
+    assert Elsewhere(until_ms=9_500, queue_offset=5).has_delivered(record) is is_delivered

@@ -64,6 +64,8 @@ def stand_by(core: Core, follower: Follower, wake_readers: Callable[[], None]) -
         follower.told(ha_addr, addr)
 
     def changed(change: Change) -> None:
+        if group.is_first:
+            core.offsets.data_version.advance(core.clock.now_ms())  # a Java master takes a younger table only
         if group.is_first and core.config.enable_remote_escape:
             duties.begin()
         else:

@@ -95,6 +95,7 @@ class DelayEscape:
                 log.warning("delay level %d waits for a broker that takes its messages: %s", level, fault)
             self._held_up[level] = str(fault)
             return False
+        self._progress.data_version.advance(self._clock.now_ms())  # a Java master takes a younger table only
         self._held_up.pop(level, None)
         return True
 

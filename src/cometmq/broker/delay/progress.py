@@ -95,7 +95,8 @@ class DelayOffsets(Saved):
         rows, version = read_table(body, "offsetTable")
         offsets = whole_rows(rows)
         if self.keeps_ahead:
-            offsets = {level: max(offset, self.current.get(level, 0)) for level, offset in offsets.items()}
+            levels = offsets.keys() | self.current.keys()
+            offsets = {level: max(offsets.get(level, 0), self.current.get(level, 0)) for level in levels}
         self.delivered_before = self.hold_at = self._followed_at
         self._followed_at = self._store.written_offset
         if offsets != self.current:
