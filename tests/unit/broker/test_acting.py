@@ -299,3 +299,16 @@ async def test_in_strict_mode_a_queue_is_locked_by_most_replicas(tmp_path: Path)
 async def locks(brokers: Group, name: str, client: str, queue: MessageQueue, *, only_this_broker: bool = False) -> bool:
     wanted = QueuesToLock("g", client, [queue], only_this_broker)
     return decode_locked_queues((await brokers.ask(name, LockBatchMq(), wanted.encode())).body) == [queue]
+
+
+async def test_a_master_suggests_the_slave_to_a_reader_far_behind(tmp_path: Path) -> None:
+    async with group(tmp_path, slaveReadEnable="true", accessMessageInMemoryMaxRatio="0") as brokers:
+        await brokers.start(A)
+        await make_topic(brokers, A)
+        for number in range(40):
+            await send(brokers, A, b"%d" % number)
+        slow = await exchange(brokers, A, pull(0))
+        assert PullMessageReply.read(slow.ext).suggest_which_broker_id == 1
+        await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": "g", "whichBrokerWhenConsumeSlowly": 2}))
+        slow = await exchange(brokers, A, pull(0))
+        assert PullMessageReply.read(slow.ext).suggest_which_broker_id == 2
