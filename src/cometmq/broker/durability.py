@@ -89,8 +89,15 @@ class Durability:
 
     def replicated(self, offset: int) -> None:
         """As many slaves as must have everything before `offset`."""
-        if offset != self._replicated:
+        if self._replicated is not None and offset != self._replicated:
             self._replicated = offset
+            self._advance()
+
+    def wait_for_no_slave(self) -> None:
+        """Slaves are not served any more: who waits for them only is told so, and nobody will wait from now on."""
+        if self._replicated is not None:
+            self._give_up_waiting(float("inf"), only_kept=True)
+            self._replicated = None
             self._advance()
 
     def answer_when_safe(self, end_offset: int, call: Call, receipt: Receipt, *, sync: bool = True) -> None:
@@ -242,12 +249,12 @@ class Durability:
         self._give_up_waiting(now)
         self._timer = self._loop.call_later(self._interval_s, self._tick)
 
-    def _give_up_waiting(self, now: float) -> None:
+    def _give_up_waiting(self, now: float, *, only_kept: bool = False) -> None:
         kept_here = self._kept_here
         while self.waiters:
             end_offset, since, call, receipt = self.waiters[0]
             kept = end_offset <= kept_here
-            if now - since <= (self._slave_timeout_s if kept else self._timeout_s):
+            if (only_kept and not kept) or now - since <= (self._slave_timeout_s if kept else self._timeout_s):
                 break
             self.waiters.popleft()
             self._acknowledgements.send(call, receipt, _SLAVE_TIMEOUT if kept else _FLUSH_TIMEOUT)

@@ -35,7 +35,7 @@ SMALL = {
 }
 
 
-async def until(condition: Callable[[], Any], timeout_s: float = 30.0) -> None:
+async def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "what was waited for did not come"

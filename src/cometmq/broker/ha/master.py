@@ -15,6 +15,7 @@ Mirrors: DefaultHAService, DefaultHAConnection.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from typing import Final
 from cometmq.broker.durability import Durability
 from cometmq.broker.ha.config import HaConfig
 from cometmq.broker.ha.replicas import Replicas
-from cometmq.errors import ProtocolError
+from cometmq.errors import ProtocolError, StoreError
 from cometmq.net.stream import Stream, listen
 from cometmq.store.engine import Store
 from cometmq.wire.bodies.ha_status import SlaveStatus
@@ -273,6 +274,11 @@ class MasterSide:
             self._tick_handle.cancel()
         if self._server is not None:
             self._server.close()
+        if self._waits and self.links:
+            with contextlib.suppress(TimeoutError, StoreError):  # the last sends may still be acknowledged
+                async with asyncio.timeout(self.config.slave_timeout / 1000):
+                    await self._durability.safe(self.store.written_offset)
+        self._durability.wait_for_no_slave()
         for link in list(self.links):
             link.stream.close()
         if self._server is not None:
