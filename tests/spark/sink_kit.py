@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import json
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,6 +55,15 @@ class Served:
 
         return self._with(count)
 
+    def open_halves(self, topic: str) -> int:
+        """How many half messages for a topic are open, as the broker has written it down last; -1 if it has not."""
+        path = self.broker.store / "config" / "transactionMetrics"
+        try:
+            counts = json.loads(path.read_text())["transactionCount"]
+        except (OSError, ValueError):
+            return -1
+        return int(counts.get(topic, {}).get("count", 0))
+
     def _with(self, act):  # type: ignore[no-untyped-def]
         async def run():  # type: ignore[no-untyped-def]
             channel = await connect(self.broker.addr)
@@ -87,3 +98,11 @@ def served(folder: Path, flush: str = "ASYNC_FLUSH", **settings: str) -> Iterato
         broker = CometBroker(folder / "broker", [namesrv.addr], flush=flush, conf={**QUICK_CHECKS, **conf})
         with broker:
             yield Served(namesrv, broker)
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait for something that comes by itself."""
+    limit = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < limit
+        time.sleep(0.02)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from cometmq.spark.sink_ends import BatchLost, Decider
 from cometmq.spark.sink_log import Manifest, SinkLog, SinkLogDamaged
 from cometmq.spark.sink_sending import Piece
 
-from .sink_kit import Served, served
+from .sink_kit import Served, served, until
 
 QUERY = "0b8e6c2e-1111-4c7a-9d53-000000000001"
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("shardingKey", StringType())])
@@ -72,13 +71,6 @@ class Job:
 @pytest.fixture
 def job(server: Served, tmp_path: Path) -> Job:
     return Job(server, tmp_path, f"sink_{tmp_path.name}")
-
-
-def until(done: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
 
 
 def test_nothing_is_seen_before_the_commit_and_everything_after_it(job: Job) -> None:
@@ -138,7 +130,7 @@ def test_brokers_are_answered_from_the_log(job: Job) -> None:
     _decided(job, [listed])  # and its driver died
     job.write(plan, 2)  # undecided
     until(lambda: len(job.bodies()) == 40)
-    until(lambda: _open(job) == 20)
+    until(lambda: job.server.open_halves(job.topic) == 20)
     job.expect(0, 1)
     mine = [body for body in job.bodies() if body.startswith("1-")]
     assert mine == [f"1-0-{number}" for number in range(20)]
@@ -173,7 +165,7 @@ def test_an_aborted_batch_is_dropped_unless_it_is_decided(job: Job) -> None:
     plan = job.plan()
     dropped = job.write(plan, 0)
     plan.abort([dropped, None])
-    until(lambda: _open(job) == 0)
+    until(lambda: job.server.open_halves(job.topic) == 0)
     kept = job.write(plan, 0)
     _decided(job, [kept])
     plan.abort([kept])
@@ -247,13 +239,3 @@ def _decided(job: Job, written: list[Written]) -> Manifest:
 def _restart(job: Job) -> None:
     job.server.broker.kill()
     job.server.broker.start()
-
-
-def _open(job: Job) -> int:
-    """How many half messages of the topic are open, as the broker counts them."""
-    path = job.server.broker.store / "config" / "transactionMetrics"
-    try:
-        counts = json.loads(path.read_text())["transactionCount"]
-    except (OSError, ValueError):
-        return -1
-    return int(counts.get(job.topic, {}).get("count", 0))
