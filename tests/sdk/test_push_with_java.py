@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,6 +18,7 @@ from cometmq.wire import fastjson
 from cometmq.wire.requests.clients import ConsumeMessageDirectly, GetConsumerRunningInfo
 
 QUEUES = 4
+START_S = 120.0  # a JVM on a machine that has much else to do
 
 
 @asynccontextmanager
@@ -58,7 +60,7 @@ async def ask_through_the_broker(producer: Producer, group: str, client_id: str)
     assert fastjson.loads(result.body)["consumeResult"] == "CR_SUCCESS"
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_members_of_two_languages(server: Server) -> None:
     topic, group = new(), new("group")
     ours: list[tuple[int, int]] = []
@@ -77,20 +79,20 @@ async def test_members_of_two_languages(server: Server) -> None:
         async with consuming(server, group, topic, hear, orderly=True) as consumer:
             await send_each(0)
             async with java_member(server, group, topic, theirs):
-                await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == 2, within_s=60)
+                await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == 2, within_s=START_S)
                 await send_each(40)
-                await until(lambda: len(ours) + len(theirs) >= 80 * QUEUES, within_s=60)
+                await until(lambda: len({*ours, *theirs}) == 80 * QUEUES, within_s=START_S)
                 held = {queue.queue_id for queue in consumer.queues if queue.topic == topic}
                 assert {queue for queue, _ in theirs} == set(range(QUEUES)) - held
                 members = set(await producer.instance.consumer_ids(topic, group))
                 (other,) = members - {consumer.instance.client_id}
                 await ask_through_the_broker(producer, group, other)
-            await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == QUEUES, within_s=60)
+            await until(lambda: sum(queue.topic == topic for queue in consumer.queues) == QUEUES, within_s=START_S)
             await send_each(80)
-            await until(lambda: len(ours) + len(theirs) >= 120 * QUEUES)
+            await until(lambda: len({*ours, *theirs}) == 120 * QUEUES)
     for queue in range(QUEUES):
         assert len({number for one, number in theirs if one == queue}) in (0, 40)
-        numbers = [number for one, number in [*ours, *theirs] if one == queue]
-        assert sorted(numbers) == list(range(120)), "each message once"
         mine = [number for one, number in ours if one == queue]
-        assert mine == sorted(mine)
+        assert mine == sorted(set(mine))
+    # A Java member that leaves waits for no answer to its last commits, so some of what it had may come to us again.
+    assert all(one in theirs for one, times in Counter([*ours, *theirs]).items() if times > 1)
