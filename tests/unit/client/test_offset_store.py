@@ -1,14 +1,17 @@
-"""The file of offsets that broadcasting keeps: Java's, and safe."""
+"""Offsets: the file that broadcasting keeps, Java's and safe; and how brokers are told."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from cometmq.client.offset_store import FileOffsets, StartFrom, start_of
-from cometmq.errors import InvalidArgument, ProtocolError
+from cometmq.client.instance import ClientInstance
+from cometmq.client.offset_store import BrokerOffsets, FileOffsets, StartFrom, start_of
+from cometmq.errors import InvalidArgument, PeerUnreachable, ProtocolError
 from cometmq.model.queue import MessageQueue
 
 OF_JAVA = Path(__file__).parents[2] / "golden" / "client" / "offsets.json"
@@ -62,3 +65,36 @@ def test_where_to_start() -> None:
     for wrong in ("", "middle", datetime(2024, 1, 1)):  # noqa: DTZ001
         with pytest.raises(InvalidArgument):
             start_of(wrong)
+
+
+class Broker:
+    """Takes its time for commits, and notes how many were under way together."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self.together: list[int] = []
+        self.is_down = False
+
+    async def call(self, broker_name: str, request: Any, **options: Any) -> None:
+        self.under_way += 1
+        self.together.append(self.under_way)
+        await asyncio.sleep(0.05)
+        self.under_way -= 1
+        if self.is_down:
+            raise PeerUnreachable("down")
+
+
+async def test_the_first_offset_of_a_topic_goes_alone() -> None:
+    broker = Broker()
+    offsets = BrokerOffsets(cast(ClientInstance, broker), "billing")
+    queues = {A._replace(queue_id=number): 7 for number in range(5)}
+    broker.is_down = True
+    assert await offsets.save(queues) == set()
+    assert max(broker.together) == 1, "as long as none is kept"
+    broker.is_down = False
+    broker.together.clear()
+    assert await offsets.save(queues) == set(queues)
+    assert (broker.together[0], max(broker.together)) == (1, 4)
+    broker.together.clear()
+    assert await offsets.save(queues) == set(queues)
+    assert max(broker.together) == 5
