@@ -86,6 +86,7 @@ async def test_it_serves_what_is_left_and_takes_nothing(tmp_path: Path) -> None:
         assert (await pull(channel, 0))[0][0] == b"message 0" * 20
         channel.close()
         broker.stop()
+        assert "FOR READING ONLY" in broker.output()
     assert (store / "abort").exists()
     assert log.read_bytes() == bytes(data)
 

@@ -102,6 +102,7 @@ class Broker:
         self._closing = AsyncExitStack()
         self.address = self.ha_address = ""
         self.port = 0
+        self.read_only_because: str | None = None  # the log is damaged
 
     async def start(self) -> None:
         """Serve; raises `ConfigError`, `StoreLocked` or another `StoreError` if that cannot be."""
@@ -150,6 +151,7 @@ class Broker:
         store = await loop.run_in_executor(None, opened)
         closing.callback(store.close)
         if store.damages:
+            self.read_only_because = store.fault
             log.error("%s", store.fault)
         groups = Groups(table("subscriptionGroup.json"), config, self._clock)
         offsets = Offsets(table("consumerOffset.json"), config, self._clock)

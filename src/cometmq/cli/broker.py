@@ -47,7 +47,9 @@ def start(values: Mapping[str, str]) -> int:
 
 
 def promise_line(broker: Broker) -> str:
-    """What an acknowledgement means."""
+    """What an acknowledgement means, or why there will be none."""
+    if broker.read_only_because is not None:
+        return f"FOR READING ONLY: {broker.read_only_because}"
     settings = broker.settings
     text = promise(settings.broker.broker_role, settings.store, settings.ha)
     return text[0].upper() + text[1:]
