@@ -23,6 +23,8 @@ from cometmq.wire.record import Record
 from .kit import Server
 from .sink_kit import Served, served, until
 
+pytestmark = pytest.mark.timeout(600)  # the first of them waits for Spark
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:

@@ -19,7 +19,7 @@ import pytest
 from .sink_kit import Served, served
 
 KILLS = int(os.environ.get("COMETMQ_SINK_KILLS", "3"))
-BATCHES = int(os.environ.get("COMETMQ_SINK_BATCHES", str(4 * KILLS)))
+BATCHES = int(os.environ.get("COMETMQ_SINK_BATCHES", str(8 * KILLS)))
 ROWS = 1000
 LATE_S = 240.0
 

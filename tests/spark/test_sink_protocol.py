@@ -22,6 +22,8 @@ from cometmq.spark.sink_sending import Piece
 
 from .sink_kit import Served, served, until
 
+pytestmark = pytest.mark.timeout(300)
+
 QUERY = "0b8e6c2e-1111-4c7a-9d53-000000000001"
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("shardingKey", StringType())])
 

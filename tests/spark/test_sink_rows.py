@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from pickle import dumps
+from pickletools import genops
 from typing import Any
 
 import pyarrow
@@ -25,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from cometmq.errors import InvalidArgument
-from cometmq.spark.sink import Plan
+from cometmq.spark.sink import Plan, batch_writer, stream_writer
 from cometmq.spark.sink_log import Attempt, Manifest, Mark
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, Ids, Row
@@ -119,6 +121,16 @@ def test_half_messages_have_no_delay(tmp_path: Path, column: str) -> None:
     schema = columns(f"body binary, {column}")
     with pytest.raises(InvalidArgument, match="a half message has no delay"):
         Plan.of({**EXACT, "sinkLog": str(tmp_path)}, schema, False, is_stream=True)
+
+
+@pytest.mark.parametrize("make", [batch_writer, stream_writer])
+def test_writers_travel_as_plain_values(make: Any) -> None:
+    """So that an executor without the package can read them, and say in words what it lacks."""
+    writer = make(GOOD, columns("body binary, keys array<string>"), False)
+    revive, arguments = writer.__reduce__()
+    assert revive(*arguments)._plan == writer._plan
+    packed = dumps(arguments)
+    assert not [argument for code, argument, _ in genops(packed) if code.name in ("GLOBAL", "STACK_GLOBAL", "REDUCE")]
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow
@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument
 from cometmq.spark.carried import carried
 from cometmq.spark.sink_clients import check_sure, producer_of, run
@@ -69,6 +70,12 @@ class Plan:
             _check_topic(options, options.topic)
         return cls(options, columns, options.log().listed())
 
+    @classmethod
+    def revived(cls, plain: dict[str, Any]) -> Plan:
+        """What `asdict` made plain values of: executors must be able to read them before they load this package."""
+        options = {**plain["options"], "client": ClientOptions(**plain["options"]["client"])}
+        return cls(WriteOptions(**options), Columns(**plain["columns"]), plain["listed"])
+
     def write(self, batches: Iterator[pyarrow.RecordBatch], piece: Piece) -> Written:
         if piece.batch <= self.listed.get(piece.query, -1):
             deque(batches, maxlen=0)
@@ -102,7 +109,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan = plan
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return carried(BatchWriter, self._plan)
+        return carried(revived_batch_writer, asdict(self._plan))
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         return self._plan.write(iterator, Piece(self._plan.options.write_id, 0, _task().partitionId()))
@@ -121,7 +128,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._plan = plan
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return carried(StreamWriter, self._plan)
+        return carried(revived_stream_writer, asdict(self._plan))
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
         task = _task()
@@ -135,6 +142,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self._plan.abort(messages)
+
+
+def revived_batch_writer(plan: dict[str, Any]) -> BatchWriter:
+    """The writer of a plan, in another process."""
+    return BatchWriter(Plan.revived(plan))
+
+
+def revived_stream_writer(plan: dict[str, Any]) -> StreamWriter:
+    return StreamWriter(Plan.revived(plan))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
