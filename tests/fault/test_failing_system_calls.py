@@ -15,6 +15,7 @@ import pytest
 from tests.original import ServerFailed
 
 from .harness.ledger import Ledger
+from .harness.restarting import start_again
 from .harness.rows import Row
 from .harness.traced_broker import CALLS, ERRORS, TracedBroker
 from .harness.traffic import Traffic
@@ -50,7 +51,7 @@ async def test_a_system_call_fails_under_load(tmp_path: Path) -> None:
                     broker.kill()
             kinds[f"{call} {error}"] += await broker.was_injected()
             broker.fault = None
-            broker.start()
+            start_again(broker, row)
             found = await traffic.check(broker.addr)
             row.violations += [f"case {number}, {call} {error}: {fault}" for fault in found]
             broker.kill()

@@ -10,13 +10,13 @@ import asyncio
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
 from tests.original import CometBroker
 
 from .harness.ledger import Ledger
+from .harness.restarting import start_again
 from .harness.rows import Row, share
 from .harness.traffic import Traffic
 
@@ -49,9 +49,7 @@ async def test_kills_under_load(tmp_path: Path, flush: str, trimmed: int, full: 
                 await asyncio.sleep(row.chance.uniform(0, 0.8))
                 broker.kill()
                 row.add(kills_while_starting=1)
-            began = time.monotonic()
-            broker.start()
-            starts.append(time.monotonic() - began)
+            starts.append(start_again(broker, row))
             last = number + 1 == row.count or (number + 1) % FOLDER_KILLS == 0
             row.violations += [f"kill {number}: {fault}" for fault in await traffic.check(broker.addr, whole=last)]
             if last:
@@ -84,7 +82,7 @@ async def test_pauses_under_load(tmp_path: Path, trimmed: int, full: int) -> Non
                         await asyncio.sleep(0.01)
             row.violations += [f"pause {number}: {fault}" for fault in await traffic.check(broker.addr)]
         broker.kill()
-        broker.start()
+        start_again(broker, row)
         row.violations += [f"after a kill: {fault}" for fault in await traffic.check(broker.addr)]
         count(row, traffic)
         broker.kill()

@@ -22,6 +22,7 @@ from cometmq.wire.codes import ResponseCode
 
 from .harness.capabilities import miss, needs
 from .harness.ledger import Ledger
+from .harness.restarting import start_again
 from .harness.rows import Row, share
 from .harness.sick_broker import SickBroker
 from .harness.traffic import TIMEOUT_MS, Traffic, pull
@@ -61,7 +62,7 @@ async def test_a_sync_that_fails_once(tmp_path: Path) -> None:
                 channel.close()
                 broker.kill()
                 broker.disk()
-                broker.start()
+                start_again(broker, row)
                 row.violations += await traffic.check(broker.addr)
                 channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
                 row.violations += [
@@ -167,7 +168,7 @@ async def test_a_full_disk(tmp_path: Path, kind: str) -> None:
                     broker.kill()  # and a disk that is empty again
                     for path in sorted((disk / "store").rglob("*"), reverse=True):
                         path.rmdir() if path.is_dir() else path.unlink()
-                    broker.start()
+                    start_again(broker, row)
                     traffic = Traffic(Ledger())
                     channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
                     await send_all(traffic, channel, 50)
@@ -175,7 +176,7 @@ async def test_a_full_disk(tmp_path: Path, kind: str) -> None:
                 row.violations.append("the broker died")
             channel.close()
             broker.kill()
-            broker.start()
+            start_again(broker, row)
             row.violations += [f"after a kill: {fault}" for fault in await traffic.check(broker.addr)]
             broker.kill()
 

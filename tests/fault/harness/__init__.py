@@ -10,6 +10,7 @@
     sick_broker.py   a broker process whose disk is slow or failing when told so
     traced_broker.py a broker process one of whose system calls fails
     consumer.py      a consumer process that writes down what it consumes, to be killed
+    restarting.py    starting a killed broker again on its port
     capabilities.py  what a test needs from the machine; what is missing is counted, and the count is held
 
 `make test` runs trimmed numbers with a fixed seed; `make fault` all of them, with a seed of its own or FAULT_SEED.
