@@ -10,7 +10,7 @@ TWINS  := tests/unit/store tests/property/test_append_lanes.py tests/property/te
 COMPILED := $(wildcard src/cometmq/*.pyx src/cometmq/*/*.pxi)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check unit interop differential fault bench soak format clean
+.PHONY: help setup run demo test check unit interop differential fault bench soak format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK beside othe
 
 soak: $(VENV)/.dev ## ten idle minutes and a million messages through the SDK: nothing grows, nothing is lost
 	$(BIN)/python -m bench.soak $(ARGS)
+
+demo: $(VENV)/.dev ## a server, orders and payments, joined and archived by Spark, and a chart: under 3 minutes
+	$(BIN)/python examples/pipelines/demo.py
 
 format: $(VENV)/.dev ## format the sources and sort the imports
 	$(BIN)/ruff format -q .

@@ -27,6 +27,9 @@ COMMANDS: Final = {
     "broker": Command("cometmq.cli.broker", "a broker"),
     "tour": Command("cometmq.cli.tour", "a guided run, in seconds, on a running server or one that comes along"),
     "store": Command("cometmq.cli.store", "check, dump or repair the folder of a stopped broker"),
+    "pipeline": Command(
+        "cometmq.spark.pipelines.command", "pipelines of Spark over topics: init, validate, run, status"
+    ),
     "version": Command("cometmq.cli.version", "print the version"),
 }
 

