@@ -274,7 +274,8 @@ def patiently(attempt: Callable[[], _T], retry_ms: int, what: str) -> _T:
         try:
             return attempt()
         except CometError as fault:
-            if not worth_another(fault) or time.monotonic() + pause_s > until_s:
+            # The second attempt is always made: a connection that was kept may have died since.
+            if not worth_another(fault) or (pause_s and time.monotonic() + pause_s > until_s):
                 raise
             if pause_s:
                 log.warning("%s: %s; trying again", what, fault)

@@ -123,7 +123,7 @@ class RangeReader:
         """Wait before the next attempt; or raise, if it would bring nothing or there were attempts enough."""
         if isinstance(fault, PeerRefused) and not worth_another(fault):
             raise self._in_words(fault) from None
-        if not worth_another(fault) or time.monotonic() + self._pause_s > self._deadline_s:
+        if not worth_another(fault) or (self._pause_s and time.monotonic() + self._pause_s > self._deadline_s):
             raise fault
         if self._pause_s:
             log.warning("reading %s: %s; trying again", self._range, fault)
