@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from cometmq.cli import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-WITH_COMMANDS = {"store"}  # which have commands of their own
+WITH_COMMANDS = {"pipeline", "store"}  # which have commands of their own
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+INSTALLABLE = {".", "cometmq", *(f"cometmq[{extra}]" for extra in PROJECT["optional-dependencies"])}
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -47,6 +50,8 @@ def test_commands_are_ones_we_have(page: Path, capsys: pytest.CaptureFixture[str
                 re.findall(r"--?\w[\w-]*", capsys.readouterr().out)
             )
             assert not unknown, f"{page.name}: cometmq {command} has no {unknown}"
+        elif program == "pip":
+            assert arguments[1] in INSTALLABLE, f"{page.name}: {line!r} installs nothing of ours"
         else:
             assert program in ("mqnamesrv", "mqbroker"), f"{page.name}: who runs {line!r}?"
 
