@@ -269,6 +269,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def check(self, ms: int, dies: int | None) -> None:
         self.clock.ms += ms
         self.messages.fuse = dies
+        producer, before = self.producer, len(self.producer.asked)
         try:
             self.loop.run_until_complete(self.checks.round())
         except Killed:
@@ -276,7 +277,7 @@ class TransactionMachine(RuleBasedStateMachine):
         finally:
             self.messages.fuse = None
             self.turns.end()
-        for copy in self.producer.asked:
+        for copy in producer.asked[before:]:  # those before may have ended since
             known = self.model[copy.key]
             assert known.verdict is None, "nobody is asked about what has ended"
             if copy not in known.copies:
