@@ -1,7 +1,7 @@
 """Kills while a topic of 100,000 messages is archived: afterwards every number is there once.
 
 A broker and workers of tasks are killed under a running stream, which also gets queues that were not there when it
-began; on a cluster a driver is killed in the middle of a batch and started again on its checkpoint, then an executor.
+began. A driver is killed in the middle of a batch and started again on its checkpoint; then an executor of a cluster.
 """
 
 from __future__ import annotations
@@ -107,26 +107,26 @@ def task_workers(spark: SparkSession) -> list[int]:
     return sorted(pid for pid, parent, _ in found if parent in daemons)
 
 
-def test_a_driver_and_an_executor_killed_on_a_cluster(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
-    """The driver in the middle of its second batch; then, started again on its checkpoint, an executor under it."""
+def test_a_driver_and_then_an_executor_are_killed(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    """The driver in the middle of its second batch; then, started again on its checkpoint, now on a cluster of two
+    workers, one of its executors."""
     server = Server("comet", cluster.namesrv_addr)
     topic = server.topic()
     server.send(topic, range(MANY))
     offsets, commits = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
-    with standalone_cluster(tmp_path) as workers:
-        command = [sys.executable, str(Path(__file__).with_name("archiving_driver.py")), workers.url]
-        command += [server.namesrv, topic, str(tmp_path), "12500"]
-        with started(command) as driver:
-            until(lambda: (offsets / "1").exists() or driver.poll() is not None, "the second batch")
-        assert driver.returncode == -signal.SIGKILL
-        assert not (commits / "7").exists()  # it had more to do
-        with started(command) as driver:
-            until(lambda: (commits / "2").exists() or driver.poll() is not None, "a batch after the restart")
-            killed = workers.executors()[:1]
-            for pid in killed:
-                os.kill(pid, signal.SIGKILL)
-            assert driver.wait(WAIT_S) == 0
-        assert killed
+    program = [sys.executable, str(Path(__file__).with_name("archiving_driver.py"))]
+    arguments = [server.namesrv, topic, str(tmp_path), "12500"]
+    with started([*program, "local[2]", *arguments]) as driver:
+        until(lambda: (offsets / "1").exists() or driver.poll() is not None, "the second batch")
+    assert driver.returncode == -signal.SIGKILL
+    assert not (commits / "7").exists()  # it had more to do
+    with standalone_cluster(tmp_path) as workers, started([*program, workers.url, *arguments]) as driver:
+        until(lambda: (commits / "2").exists() or driver.poll() is not None, "a batch after the restart")
+        killed = workers.executors()[:1]
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        assert driver.wait(WAIT_S) == 0
+    assert killed
     assert (commits / "7").exists()
     exact(spark.read.parquet(str(tmp_path / "rows")))
 
