@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from tests.scheduling import TwoLanes
 
 from cometmq.broker.app import Broker, load_settings
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
+
+# A property says nothing of time, and a machine that others keep busy has its own.
+settings.register_profile("without deadlines", deadline=None)
+settings.load_profile("without deadlines")
 
 
 @pytest.hookimpl(optionalhook=True)

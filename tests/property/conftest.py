@@ -5,11 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
-
-# A property says nothing of time, and a machine that others keep busy has its own.
-settings.register_profile("without deadlines", deadline=None)
-settings.load_profile("without deadlines")
 
 MACHINES_TIMEOUT_S = 600
 
