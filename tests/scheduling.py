@@ -1,7 +1,7 @@
 """Which tests share a worker when they run side by side.
 
-Those beside Apache RocketMQ's servers and clients stay together, one after the other: they wait more than they work, and
-two of these brokers at once on two cores answer too late. The others go by file, each with its own fixtures.
+Those beside Apache RocketMQ's servers and clients stay together, one after the other: they wait more than they work,
+and two of these brokers at once on two cores answer too late. The others go by file, each with its own fixtures.
 """
 
 from __future__ import annotations
