@@ -30,6 +30,9 @@ from cometmq.spark.pipelines.flows import Flows, lag_of
 from cometmq.spark.pipelines.java import provide_java, shim_home
 from cometmq.spark.pipelines.project import READY, find_project, init_project, ready_file, ready_settings
 
+# Spark leaves the sockets that it collects rows through to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
 GOOD, BAD = 300, 7
 # Derby, which keeps the catalog from one run to the next, takes seconds to start; flows one by one are firm under load.
 SETTINGS = ("spark.sql.catalogImplementation=in-memory", "spark.sql.pipelines.execution.maxConcurrentFlows=1")

@@ -8,6 +8,7 @@ archive does not have yet, reading fails as it always does (`failOnDataLoss`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 import orjson
@@ -42,7 +43,8 @@ def with_archive(spark: SparkSession, archive: DataFrame, topic: str, namesrv: s
 
 def _places(topic: str, namesrv: str, ends: Mapping[tuple[str, int], int]) -> str:
     """`startingOffsets` for every queue that the topic has now."""
-    queues = Cluster(ClientOptions.of(namesrv)).queues(Choice((topic,)))
+    with closing(Cluster(ClientOptions.of(namesrv))) as cluster:
+        queues = cluster.queues(Choice((topic,)))
     brokers: dict[str, dict[str, Any]] = {}
     for queue in queues:
         start = ends.get((str(queue.broker_name), queue.queue_id), EARLIEST)
