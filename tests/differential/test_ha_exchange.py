@@ -1,7 +1,7 @@
 """A slave of each kind follows a master of the other: the same log byte for byte, and the same served from it.
 
-Java's slave asks for the tables a minute after its start. With FAULT_SHARE=1 that minute is waited for; else it is given
-them.
+Java's slave asks for the tables a minute after its start. With FAULT_SHARE=1 that minute is waited for; else it is
+given them.
 """
 
 from __future__ import annotations
