@@ -149,6 +149,7 @@ async def test_a_full_disk_stops_deliveries_and_loses_none(bench: Bench) -> None
 async def test_messages_that_expired_before_they_were_due(bench: Bench) -> None:
     for _ in range(40):
         bench.put(level=2)
+    bench.store.maintain()
     first = bench.store._log.segments[0].path
     bench.clock.ms += 100 * 3_600_000
     os.utime(first, (0, 0))
