@@ -1,4 +1,4 @@
-"""The usual pull, as one frame: messages that were written last, wanted all, standing in one segment of the log.
+"""The usual pull, as one frame: messages that are in memory, wanted all, standing in one segment of the log.
 
 `Reader.read` decides what a pull gets; this is its short cut for consumers that keep up. `units` finds the places
 and says None for whatever is not usual, `framed` copies the records behind the head of a reply, once. Where either
@@ -22,7 +22,7 @@ from cometmq.store.reader import memory_size
 from cometmq.store.residency import Residency
 
 _SIZE: Final = Struct(">i")
-_PHYSICAL_OFFSET: Final = Struct(">q")
+_PLACE: Final = Struct(">qi")  # of a unit: physical offset, size
 _FIELDS: Final = 3  # of a unit: physical offset, size, tags code
 
 
@@ -47,7 +47,7 @@ class QuickReader:
         self._log = log
         self._queues = table.queues
         self._units = table.units
-        self._is_recent = residency.is_recent
+        self._holds = residency.holds
         self._count_max = config.max_transfer_count_on_message_in_memory
         self._bytes_max = config.max_transfer_bytes_on_message_in_memory
         self._memory_size = memory_size(config)
@@ -64,9 +64,9 @@ class QuickReader:
 
     def framed(self, head: bytes, units: bytes) -> bytes | None:
         """A reply whose body are the records of `units`; `head` is that of a reply without a body."""
-        log, (first,) = self._log, _PHYSICAL_OFFSET.unpack_from(units)
+        log, (first, _), (last, size) = self._log, _PLACE.unpack_from(units), _PLACE.unpack_from(units, -UNIT_SIZE)
         start = first - first % log.segment_size
-        if not self._is_recent(first) or first < max(log.min_offset, log.written - self._memory_size):
+        if first < max(log.min_offset, log.written - self._memory_size) or not self._holds(first, last + size):
             return None
         end = min(log.confirm_offset, start + log.segment_size)
         return framed(head, log.view_of(start), start, units, end, self._bytes_max)
