@@ -12,6 +12,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ log = logging.getLogger("cometmq")
 
 EXIT_INTERRUPTED: Final = 130
 COLLECT_AFTER: Final = 50_000  # new objects between two looks; Python's own number is 700
+SWITCH_S: Final = 0.0005  # so long a thread that reads old messages may keep the loop waiting; else 5 ms
 
 
 class Service(Protocol):
@@ -31,6 +33,7 @@ class Service(Protocol):
 
 def serve(service: Service, announce: Callable[[], None], ended: Callable[[], Awaitable[None]] | None = None) -> int:
     """Start, announce, wait for a signal, stop. A service that may end by itself has `ended`; then the code is 1."""
+    sys.setswitchinterval(SWITCH_S)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_serve(service, announce, ended or asyncio.Event().wait))
 

@@ -1,9 +1,8 @@
 """Whether a part of the log is in memory: touching a page that is not would hold up the event loop for a disk.
 
 What was written last surely is. Of the rest the page cache is asked, at both ends of the range, with a read that does
-not wait; a file system that cannot tell makes it count as absent. A yes counts for the neighbourhood, and for a
-second: the system takes memory back in large pieces and from what was not used for long, and who reads on asks there
-again and again.
+not wait; a file system that cannot tell makes it count as absent. A yes counts for a second, and for what stands
+shortly before: the system reads ahead, and takes memory back from what was not used for long.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Residency:
     def __init__(self, fs: FileSystem, log: CommitLog) -> None:
         self._fs = fs
         self._log = log
-        self._known: dict[int, float] = {}  # neighbourhoods that were in memory, until when that counts
+        self._known: dict[int, tuple[float, int]] = {}  # by neighbourhood: until when it counts, and up to where
         self.recent_from = 0  # what stands before it was written by an earlier process
 
     def is_recent(self, offset: int) -> bool:
@@ -47,12 +46,13 @@ class Residency:
 
     def _in_memory(self, offset: int) -> bool:
         now, neighbourhood = time.monotonic(), offset // NEIGHBOURHOOD
-        if self._known.get(neighbourhood, 0.0) > now:
+        until, highest = self._known.get(neighbourhood, (0.0, 0))
+        if offset <= highest and now < until:
             return True
         segment = self._log.segment_of(offset)
         if segment is None or not self._fs.in_memory(segment.path, offset - segment.start):
             return False
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
-        self._known[neighbourhood] = now + KNOWN_S
+        self._known[neighbourhood] = now + KNOWN_S, offset
         return True
