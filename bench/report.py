@@ -22,15 +22,20 @@ END: Final = "<!-- bench: end -->"
 
 def write(result: Result, page: Path = PAGE) -> None:
     """Put the result into the page and its chart beside it."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page.name} has lost the marks that the benchmark writes between: {BEGIN} and {END}")
     picture = page.with_suffix(".svg")
-    picture.write_text(chart.render(result), encoding="utf-8")
     middle = f"![CometMQ beside Apache RocketMQ]({picture.name})\n\n{table(result)}\n\n{_facts(result)}"
-    page.write_text(f"{before}{BEGIN}\n{middle}\n{END}{after}", encoding="utf-8")
+    put_between(page, BEGIN, END, middle)
+    picture.write_text(chart.render(result), encoding="utf-8")
+
+
+def put_between(page: Path, begin: str, end: str, middle: str) -> None:
+    """Renew what a page says between two marks; what stands outside of them is prose and is left alone."""
+    text = page.read_text(encoding="utf-8")
+    before, found_begin, rest = text.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ValueError(f"{page.name} has lost the marks that the benchmark writes between: {begin} and {end}")
+    page.write_text(f"{before}{begin}\n{middle}\n{end}{after}", encoding="utf-8")
 
 
 def table(result: Result) -> str:

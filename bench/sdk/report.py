@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.chart import number
-from bench.report import PAGE
+from bench.report import PAGE, put_between
 from bench.results import Result
 from bench.sdk.programs import BY_NAME, PROGRAMS
 from bench.servers import LABELS
@@ -99,10 +99,5 @@ def section(result: Result) -> str:
 
 
 def write(result: Result, page: Path = PAGE) -> None:
-    """Put the result into the page; what stands outside the marks is prose and is left alone."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{page.name} has lost the marks that the benchmark writes between: {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{section(result)}\n{END}{after}", encoding="utf-8")
+    """Put the result into the page."""
+    put_between(page, BEGIN, END, section(result))

@@ -8,6 +8,7 @@
     java.py     JavaNamesrv and JavaBroker
     proxy.py    JavaProxy, for clients that speak gRPC
     comet.py    CometNamesrv and CometBroker
+    registration.py  the wait until name servers know a broker
     cluster.py  Cluster("java" | "comet"): name servers and a broker in one `with`
 
 Used by the interop, differential and golden tests and by the benchmarks.

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 from tests.original import Cluster
+from tests.original.registration import registered
 
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import ReceivedMessage
@@ -20,10 +21,8 @@ from cometmq.errors import TopicNotFound
 from cometmq.model.sysflag import PullFlag
 from cometmq.testing.local_cluster import SETTINGS
 from cometmq.testing.pytest_plugin import RunningCluster
-from cometmq.wire.bodies.cluster import decode_cluster_info
 from cometmq.wire.record import decode_records
 from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage
-from cometmq.wire.requests.namesrv import GetClusterInfo
 
 SHARED_SETTINGS: Final = {
     key: SETTINGS[key]
@@ -84,19 +83,6 @@ def java_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster("java", tmp_path_factory.mktemp("java"), conf=conf) as running:
         asyncio.run(registered(running.namesrv_addr))
         yield running
-
-
-async def registered(namesrv: str) -> None:
-    """Java's broker says that it runs a moment before name servers know it."""
-    instance = await ClientInstance.join(ClientOptions.of(namesrv))
-    try:
-        async with asyncio.timeout(30):
-            while True:
-                if decode_cluster_info((await instance.name_servers.call(GetClusterInfo())).body).brokers:
-                    return
-                await asyncio.sleep(0.05)
-    finally:
-        await instance.leave()
 
 
 @pytest.fixture

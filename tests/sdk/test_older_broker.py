@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 from tests.original import Cluster
 from tests.original.jars import OLDER_VERSION
-from tests.sdk.conftest import SHARED_SETTINGS, Server, registered
+from tests.original.registration import registered
+from tests.sdk.conftest import SHARED_SETTINGS, Server
 from tests.sdk.push_kit import Heard, consuming, new, producing, send, until
 from tests.sdk.test_lite_pull import (
     test_assign_and_seek,

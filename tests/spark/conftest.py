@@ -11,33 +11,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.original import Cluster
+from tests.original.registration import registered
 from tests.spark.kit import Server
 
-from cometmq.client.instance import ClientInstance
-from cometmq.client.options import ClientOptions
 from cometmq.testing.pytest_plugin import RunningCluster
-from cometmq.wire.bodies.cluster import decode_cluster_info
-from cometmq.wire.requests.namesrv import GetClusterInfo
 
 
 @pytest.fixture(scope="session")
 def java_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Cluster("java", tmp_path_factory.mktemp("java"), conf={"enablePropertyFilter": "true"}) as running:
-        asyncio.run(_registered(running.namesrv_addr))
+        asyncio.run(registered(running.namesrv_addr, within_s=60))
         yield Server("java", running.namesrv_addr)
-
-
-async def _registered(namesrv: str) -> None:
-    """Java's broker says that it runs a moment before name servers know it."""
-    instance = await ClientInstance.join(ClientOptions.of(namesrv))
-    try:
-        async with asyncio.timeout(60):
-            while True:
-                if decode_cluster_info((await instance.name_servers.call(GetClusterInfo())).body).brokers:
-                    return
-                await asyncio.sleep(0.05)
-    finally:
-        await instance.leave()
 
 
 @pytest.fixture

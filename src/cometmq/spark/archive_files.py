@@ -10,7 +10,6 @@ middle sees the beginning of every queue's rows, never a gap: files are moved in
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -19,6 +18,8 @@ from uuid import uuid4
 import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
+
+from cometmq.spark.durable import sync
 
 WRITING: Final = ".writing"
 DATES_MAX: Final = 16  # files that a task has open at once
@@ -41,7 +42,7 @@ def write_files(root: Path, name: str, batches: Iterable[pyarrow.RecordBatch], c
     def close(date: str) -> None:
         path, writer = writers.pop(date)
         writer.close()
-        _sync(path)
+        sync(path)
         done.append(Written(str(path), date))
 
     for batch in batches:
@@ -68,7 +69,7 @@ def put_in_place(root: Path, name: str, written: Sequence[Written]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         Path(file.path).rename(folder / f"{name}-{number:05d}.parquet")
     for folder in {root / f"date={file.date}" for file in written} | {root}:
-        _sync(folder)
+        sync(folder)
     for left in (root / WRITING).glob(f"{name}-*"):  # of tasks that were lost
         left.unlink(missing_ok=True)
 
@@ -82,11 +83,3 @@ def forget(root: Path, name: str) -> None:
 def discard(written: Iterable[Written]) -> None:
     for file in written:
         Path(file.path).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

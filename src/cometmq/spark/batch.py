@@ -43,14 +43,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         ranges = patiently(self._plan, self._options.retry_ms, "planning the read")
-        options = self._options
-        tasks = share(
-            ranges,
-            cores=os.cpu_count() or 1,
-            min_partitions=options.min_partitions,
-            max_records=options.max_records,
-        )
-        return [InputPartition([tuple(one) for one in task]) for task in tasks]
+        return partitions_of(self._options, ranges)
 
     def _plan(self) -> list[Range]:
         options, narrowing = self._options, self._narrowing
@@ -87,6 +80,17 @@ def revived(kind: str, given: Mapping[str, str], columns: Sequence[str], narrowi
     """The reader in another process."""
     made = NarrowingReader if kind == NarrowingReader.__name__ else BatchReader
     return made(given, columns, Narrowing.read(narrowing))
+
+
+def partitions_of(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
+    """What each task reads, in the form that Spark carries to it."""
+    tasks = share(
+        ranges,
+        cores=os.cpu_count() or 1,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records,
+    )
+    return [InputPartition([tuple(one) for one in task]) for task in tasks]
 
 
 def read_partition(

@@ -29,6 +29,7 @@ from uuid import uuid4
 import orjson
 
 from cometmq.errors import CometError, InvalidArgument, ProtocolError
+from cometmq.spark.durable import sync
 from cometmq.wire.bodies.positions import Position, pack_positions, unpack_positions
 
 VERSION: Final = 1
@@ -166,7 +167,7 @@ class SinkLog:
             raise InvalidArgument(f"the option sinkLog is {where!r}; an absolute path is needed: drivers come and go")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _sync(folder.parent)
+            sync(folder.parent)
         except OSError as fault:
             raise InvalidArgument(f"the folder {folder} (sinkLog) cannot be made: {fault}") from None
         return cls(folder)
@@ -186,7 +187,7 @@ class SinkLog:
         path = self._path(manifest.query, manifest.batch, _MANIFEST)
         if not path.parent.exists():
             path.parent.mkdir(exist_ok=True)
-            _sync(self.folder)
+            sync(self.folder)
         if self._put(path, manifest.encode()):
             return manifest
         found = self.find(manifest.query, manifest.batch)
@@ -207,7 +208,7 @@ class SinkLog:
                 return False
         finally:
             aside.unlink(missing_ok=True)
-            _sync(path.parent)
+            sync(path.parent)
         return True
 
     def finished(self, manifest: Manifest) -> None:
@@ -298,12 +299,3 @@ class SinkLog:
 def packed(places: dict[str, list[Position]]) -> dict[str, bytes]:
     """Places by broker in the form in which tasks hand them to the driver."""
     return {broker: pack_positions(positions) for broker, positions in places.items()}
-
-
-def _sync(folder: Path) -> None:
-    """Let the names of a folder outlast a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

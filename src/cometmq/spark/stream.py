@@ -11,7 +11,6 @@ Trigger.AvailableNow nothing behind the target is read, so the query ends.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,13 +28,13 @@ from pyspark.sql.streaming.datasource import (
 
 from cometmq.errors import CometError, PeerUnreachable
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.batch import read_partition
+from cometmq.spark.batch import partitions_of, read_partition
 from cometmq.spark.carried import carried
 from cometmq.spark.cluster import Cluster, Span, by_broker, cluster_of, patiently, worth_another
 from cometmq.spark.offsets import GROUP, Offsets, StreamOffset, ranges_between
 from cometmq.spark.options import ReadOptions
 from cometmq.spark.places import lose, starts_of
-from cometmq.spark.planning import admit, admit_bytes, share
+from cometmq.spark.planning import admit, admit_bytes
 from cometmq.spark.sampling import message_sizes
 from cometmq.spark.shapes import shape_of
 
@@ -215,14 +214,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         ranges = ranges_between(StreamOffset.read(start), StreamOffset.read(end))
-        options = self._options
-        tasks = share(
-            ranges,
-            cores=os.cpu_count() or 1,
-            min_partitions=options.min_partitions,
-            max_records=options.max_records,
-        )
-        return [InputPartition([tuple(one) for one in task]) for task in tasks]
+        return partitions_of(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_partition(self._options, self._shape, partition)
