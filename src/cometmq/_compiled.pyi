@@ -7,7 +7,10 @@ from cometmq.columns.walk import Buffers, Unpack
 from cometmq.store.append import BatchItem
 from cometmq.store.append import Entry as Message
 from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.dispatch import Put
 from cometmq.store.index_file import Entry
+from cometmq.store.log_walk import FoundTuple
+from cometmq.store.replay import Mend, Patient
 from cometmq.wire.record import Buffer
 
 class Walk:
@@ -55,3 +58,17 @@ def batch_records(
     tags_code: Callable[[str | None], int],
     remember: Callable[[Message], None],
 ) -> tuple[bytes, list[int]]: ...
+def found_records(
+    view: memoryview, start: int, at: int, count: int, crc32: Callable[[Any], int] | None
+) -> tuple[list[FoundTuple], int, bool]: ...
+def replayed_entries(
+    found: list[FoundTuple],
+    start: int,
+    queues: dict[tuple[bytes, int], ConsumeQueue],
+    indexed_before: int,
+    last_ms: int,
+    newest_ms: int,
+    patient: Patient,
+    mend: Mend,
+) -> tuple[list[Message], int]: ...
+def put_units(entries: list[Message], put: Put) -> int: ...

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+_Twin = TypeVar("_Twin")
 
 
 def _load() -> Any:
@@ -20,3 +22,9 @@ def _load() -> Any:
 
 
 twins: Final = _load()
+
+
+def twin(name: str, pure: _Twin) -> _Twin:
+    """What the extension has in place of `pure`; that itself where there is none, or one of older sources."""
+    found: _Twin = getattr(twins, name, pure)
+    return found

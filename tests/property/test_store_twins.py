@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +17,14 @@ from cometmq.model.properties import KEY_SEPARATOR
 from cometmq.store.append import Appender, BatchItem
 from cometmq.store.append import Entry as Message
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
+from cometmq.store.dispatch import put_units_in_python
 from cometmq.store.index_file import Entry, packed_entries_in_python
 from cometmq.store.index_keys import TAG_PREFIX, PendingEntries
 from cometmq.store.index_slots import IndexSlots
+from cometmq.store.log_walk import FoundTuple, found_in_python
 from cometmq.store.quick_read import framed_in_python
+from cometmq.store.replay import entries_in_python
+from cometmq.wire.record import encode_blank, encode_record, v6_flags
 
 pytestmark = pytest.mark.skipif(compiled.twins is None, reason="the extension is not built here")
 
@@ -73,6 +79,99 @@ def test_frames(data: st.DataObject, head: bytes, start: int, size_max: int) -> 
 def test_a_place_outside_the_log_is_never_read(unit: bytes) -> None:
     assert compiled.twins.framed(b"head", memoryview(bytes(50)), 100, unit, 150, 1_000) is None
     assert compiled.twins.framed(b"head", memoryview(bytes(50)), 100, UNIT.pack(120, 40, 0), 1_000, 1_000) is None
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> tuple[int, bytes, list[int]]:
+    """The offset of a segment, its bytes, damaged here and there, and where its records were written."""
+    start, data, places = draw(st.sampled_from([0, 4096, 2**40])), b"", [0]
+    for number in range(draw(st.integers(0, 5))):
+        hosts = [draw(st.sampled_from([HOST, bytes(12) + HOST])) for _ in range(2)]
+        data += encode_record(
+            topic=draw(st.sampled_from([b"T", b"Other", "ü".encode() * 70, b"T\0", b""])),
+            queue_id=number, flag=0, queue_offset=draw(longs), physical_offset=start + len(data),
+            sys_flag=draw(st.sampled_from([0, 4, 8, 0xC])) | v6_flags(*hosts), born_time_ms=1, born_host=hosts[0],
+            store_time_ms=draw(longs), store_host=hosts[1], body=draw(st.binary(max_size=20)),
+            properties_data=draw(st.sampled_from([b"", b"A\x01b\x02", b"TAGS\x01t", b"A\x01\0"])),
+        )  # fmt: skip
+        places.append(len(data))
+    data += draw(st.sampled_from([b"", encode_blank(8), encode_blank(100).ljust(100, b"\0"), bytes(7), bytes(200)]))
+    spoilt = bytearray(data[: draw(st.integers(0, len(data))) if draw(st.booleans()) else None])
+    for _ in range(draw(st.integers(0, 2)) if spoilt else 0):
+        spoilt[draw(st.integers(0, len(spoilt) - 1))] = draw(st.integers(0, 255))
+    return start, bytes(spoilt), places
+
+
+@settings(max_examples=400)
+@given(segments(), st.integers(0, 7), st.booleans(), st.data())
+def test_records_of_a_segment(
+    segment: tuple[int, bytes, list[int]], count: int, check: bool, data: st.DataObject
+) -> None:
+    start, log, places = segment
+    at = data.draw(st.sampled_from(places) | st.integers(0, len(log) + 9))
+    asked = memoryview(log), start, at, count, crc32 if check else None
+    assert found_in_python(*asked) == compiled.twins.found_records(*asked)
+
+
+properties_data = st.lists(
+    st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"TAG", b"\x01", b"\x02", b"a b", b"\xc3\xbc", b"\xff", b"x" * 32]),
+    max_size=9,
+).map(b"".join)
+found_records = st.lists(
+    st.tuples(
+        st.integers(0, 2_000), st.integers(91, 500), st.integers(0, 2), longs, st.sampled_from([0, 4, 8, 0xC]), longs,
+        st.sampled_from([b"T", b"U"]), properties_data,
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(found_records, longs, st.integers(0, 2_000), longs, longs)
+def test_entries_of_records(
+    found: list[FoundTuple], start: int, indexed_before: int, last_ms: int, newest_ms: int
+) -> None:
+    queues = {(b"T", number): ConsumeQueue("T", number, "", 20) for number in range(2)}
+    queues[b"T", 0].max_physical = start + 700
+    queues[b"T", 1].max_physical = start + (sum(found[0][:2]) if found else 0)
+    results = []
+    for entries_of in (entries_in_python, compiled.twins.replayed_entries):
+        asked: list[object] = []
+
+        def patient(start: int, record: FoundTuple, asked: list[object] = asked) -> Message | None:
+            asked.append((start, record))
+            return None if record[2] else (1, ConsumeQueue("U", 0, "", 20), 1, 1, 1, 1, None, None, 1, 1, None)
+
+        def mend(queue: ConsumeQueue, at: int, code: int, asked: list[object] = asked) -> None:
+            asked.append((queue, at, code))
+
+        entries, time_ms = entries_of(found, start, queues, start + indexed_before, last_ms, newest_ms, patient, mend)
+        results.append(([(entry[1].topic, entry[0], *entry[2:]) for entry in entries], time_ms, asked))
+    assert results[0] == results[1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 6), st.integers(0, 300), st.integers()), max_size=30))
+def test_units_of_entries(placed: list[tuple[int, int, int, int]]) -> None:
+    results = []
+    for put_units in (put_units_in_python, compiled.twins.put_units):
+        queues = [ConsumeQueue("T", number, "", 20) for number in range(3)]
+        queues[1].max_physical = 0
+        queues[2].max_offset = -2  # as that of a queue of batches
+        calls = []
+
+        def put(
+            queue: ConsumeQueue, at: int, size: int, code: int, queue_offset: int, time_ms: int, calls: Any = calls
+        ) -> bool:
+            calls.append((queue.queue_id, at, size, code, queue_offset, time_ms))
+            return queue.queue_id < 2 and queue.put(at, size, code, queue_offset)
+
+        entries = [
+            (at + 100, queues[number], at, 100, code % 2**63, queue_offset, None, None, 7, 0, None)
+            for number, queue_offset, at, code in placed
+        ]
+        count = put_units(entries, put)
+        state = [(queue.tail, queue.max_offset, queue.max_physical, queue.dirty) for queue in queues]
+        results.append((count, calls, state))
+    assert results[0] == results[1]
 
 
 items = st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=40), st.binary(max_size=40), words, words, words)

@@ -93,7 +93,7 @@ def packed_entries_in_python(
     return b"".join(packed), used
 
 
-packed_entries = packed_entries_in_python if compiled.twins is None else compiled.twins.packed_entries
+packed_entries = compiled.twin("packed_entries", packed_entries_in_python)
 
 
 class IndexFile:

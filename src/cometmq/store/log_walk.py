@@ -9,12 +9,13 @@ Mirrors: CommitLog.checkMessageAndReturnSize.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from struct import Struct, error
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from cometmq import compiled
 from cometmq.wire.record import BLANK_SIZE, HEADS, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, PREFIX
 
 BATCH: Final = 1024  # records that are found in one go
@@ -44,7 +45,66 @@ class Found(NamedTuple):
     properties: bytes
 
 
+Crc = Callable[[memoryview], int]
 FoundTuple = tuple[int, int, int, int, int, int, bytes, bytes]
+
+
+def found_in_python(
+    view: memoryview, start: int, at: int, count: int, crc: Crc | None
+) -> tuple[list[FoundTuple], int, bool]:
+    """The records from byte `at` on, at most so many; where they end, and whether a blank stands there.
+
+    `crc` is what the bodies are checked with, if they are.
+    """
+    size = len(view)
+    unpack, head_size = _BRIEF.unpack_from, _BRIEF.size
+    found: list[FoundTuple] = []
+    add = found.append
+    for _ in range(count):
+        try:
+            total, magic, body_sum, queue_id, queue_offset, physical, sys_flag, store_time_ms, body_size = unpack(
+                view, at
+            )
+        except error:  # too near to the end of the segment for a record
+            return found, at, at + BLANK_SIZE <= size and PREFIX.unpack_from(view, at)[1] == MAGIC_BLANK
+        if magic != MAGIC_V1 and magic != MAGIC_V2:
+            return found, at, magic == MAGIC_BLANK
+        if physical != start + at or total <= 0 or total > size - at:
+            break
+        body_at = at + head_size
+        if sys_flag & _V6_BITS:
+            head = HEADS[sys_flag & _V6_BITS]
+            if head.size > total:
+                break
+            fields = head.unpack_from(view, at)
+            store_time_ms, body_size = fields[10], fields[14]
+            body_at = at + head.size
+        end = at + total
+        body_end = body_at + body_size
+        if body_size < 0 or body_end + 4 > end:
+            break
+        rest = bytes(view[body_end:end])  # topic and properties, each behind its length
+        topic_at = 1
+        topic_end = 1 + rest[0]
+        if magic == MAGIC_V2:
+            topic_at = 2
+            topic_end = 2 + (rest[0] << 8 | rest[1])
+        properties_at = topic_end + 2
+        properties_size = len(rest) - properties_at
+        if properties_size < 0 or rest[topic_end] << 8 | rest[topic_end + 1] != properties_size:
+            break
+        # No CRC covers topic and properties; but a write torn there leaves zeros, and neither ends with one.
+        if topic_end == topic_at or not rest[topic_end - 1] or (properties_size and not rest[-1]):
+            break
+        if crc is not None and body_size and crc(view[body_at:body_end]) & 0x7FFFFFFF != body_sum:
+            break
+        topic, properties = rest[topic_at:topic_end], rest[properties_at:]
+        add((at, total, queue_id, queue_offset, sys_flag, store_time_ms, topic, properties))
+        at = end
+    return found, at, False
+
+
+_found: Final = compiled.twin("found_records", found_in_python)
 
 
 class Walk:
@@ -53,7 +113,7 @@ class Walk:
     def __init__(self, view: memoryview, start: int, at: int, *, check_crc: bool) -> None:
         self._view = view
         self._start = start
-        self._check_crc = check_crc
+        self._crc = crc32 if check_crc else None
         self.at = at
         self.end = WalkEnd.NO_RECORD
 
@@ -63,56 +123,7 @@ class Walk:
 
     def batch(self, count: int = BATCH) -> list[FoundTuple]:
         """The next records, at most so many; none at the end of the walk."""
-        view, start, check_crc = self._view, self._start, self._check_crc
-        size = len(view)
-        at = self.at
-        unpack, head_size = _BRIEF.unpack_from, _BRIEF.size
-        found: list[FoundTuple] = []
-        add = found.append
-        for _ in range(count):
-            try:
-                total, magic, crc, queue_id, queue_offset, physical, sys_flag, store_time_ms, body_size = unpack(
-                    view, at
-                )
-            except error:  # too near to the end of the segment for a record
-                if at + BLANK_SIZE <= size and PREFIX.unpack_from(view, at)[1] == MAGIC_BLANK:
-                    self.end = WalkEnd.NEXT_SEGMENT
-                break
-            if magic != MAGIC_V1 and magic != MAGIC_V2:
-                if magic == MAGIC_BLANK:
-                    self.end = WalkEnd.NEXT_SEGMENT
-                break
-            if physical != start + at or total <= 0 or total > size - at:
-                break
-            body_at = at + head_size
-            if sys_flag & _V6_BITS:
-                head = HEADS[sys_flag & _V6_BITS]
-                if head.size > total:
-                    break
-                fields = head.unpack_from(view, at)
-                store_time_ms, body_size = fields[10], fields[14]
-                body_at = at + head.size
-            end = at + total
-            body_end = body_at + body_size
-            if body_size < 0 or body_end + 4 > end:
-                break
-            rest = bytes(view[body_end:end])  # topic and properties, each behind its length
-            topic_at = 1
-            topic_end = 1 + rest[0]
-            if magic == MAGIC_V2:
-                topic_at = 2
-                topic_end = 2 + (rest[0] << 8 | rest[1])
-            properties_at = topic_end + 2
-            properties_size = len(rest) - properties_at
-            if properties_size < 0 or rest[topic_end] << 8 | rest[topic_end + 1] != properties_size:
-                break
-            # No CRC covers topic and properties; but a write torn there leaves zeros, and neither ends with one.
-            if topic_end == topic_at or not rest[topic_end - 1] or (properties_size and not rest[-1]):
-                break
-            if check_crc and body_size and crc32(view[body_at:body_end]) & 0x7FFFFFFF != crc:
-                break
-            topic, properties = rest[topic_at:topic_end], rest[properties_at:]
-            add((at, total, queue_id, queue_offset, sys_flag, store_time_ms, topic, properties))
-            at = end
-        self.at = at
+        found, self.at, is_blank = _found(self._view, self._start, self.at, count, self._crc)
+        if is_blank:
+            self.end = WalkEnd.NEXT_SEGMENT
         return found

@@ -1,7 +1,8 @@
 """Records found in the log, brought to the queues and the index that lack them: many at a time.
 
 A queue or index that has a record already is left as it is. Properties are not parsed but looked through for the
-three that matter; topics whose units hold more than the hash of a tag (delays, batches) take the patient way.
+three that matter; topics whose units hold more than the hash of a tag (delays, batches), and the first record of any
+queue, take the patient way.
 
 A queue that was deleted stays deleted if the checkpoint is newer than the deletion: `vouched` is the place in the
 log up to which the queues on disk are all there are.
@@ -11,8 +12,10 @@ Mirrors: DefaultMessageStore.doDispatch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
+from cometmq import compiled
 from cometmq.clock import SystemClock
 from cometmq.model import properties
 from cometmq.model.java_hash import tags_code
@@ -43,6 +46,65 @@ class Takes(Protocol):
     def replay(self, entries: list[Entry]) -> None: ...
 
 
+Patient = Callable[[int, FoundTuple], "Entry | None"]
+Mend = Callable[[ConsumeQueue, int, int], None]
+
+
+def entries_in_python(
+    found: list[FoundTuple],
+    start: int,
+    queues: dict[tuple[bytes, int], ConsumeQueue],
+    indexed_before: int,
+    last_ms: int,
+    newest_ms: int,
+    patient: Patient,
+    mend: Mend,
+) -> tuple[list[Entry], int]:
+    """What dispatch lacks of these records, and the last store time that can be right.
+
+    `patient` is asked about records of other queues than `queues`, `mend` looks at the last unit that a queue has.
+    """
+    entries: list[Entry] = []
+    add = entries.append
+    for record in found:
+        at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, data = record
+        if last_ms < store_time_ms < newest_ms:
+            last_ms = store_time_ms
+        queue = queues.get((topic, queue_id))
+        if queue is None:
+            entry = patient(start, record)
+            if entry is not None:
+                add(entry)
+            continue
+        physical_offset = start + at
+        end = physical_offset + size
+        if end < queue.max_physical and physical_offset < indexed_before:
+            continue  # in queue and index already
+        text = _SEPARATOR + str(data, "utf-8", "replace")
+        tags = keys = uniq_key = None
+        # The last of a name counts, and an empty one does not count: then `value_of` looks further.
+        value_at = text.rfind(_TAGS) + 6
+        if value_at > 5:
+            stop = text.find("\x02", value_at)
+            tags = text[value_at:stop] if stop > value_at else _value_of(text, properties.TAGS)
+        value_at = text.rfind(_UNIQ_KEY) + 10
+        if value_at > 9:
+            stop = text.find("\x02", value_at)
+            uniq_key = text[value_at:stop] if stop > value_at else _value_of(text, properties.UNIQ_KEY)
+        if _KEYS in text:
+            keys = _value_of(text, properties.KEYS)
+        code = tags_code(tags)
+        if sys_flag & _PREPARED:
+            queue_offset = -1
+        if end == queue.max_physical:
+            mend(queue, physical_offset, code)
+        add((end, queue, physical_offset, size, code, queue_offset, keys, uniq_key, store_time_ms, sys_flag, tags))
+    return entries, last_ms
+
+
+_entries: Final = compiled.twin("replayed_entries", entries_in_python)
+
+
 class Replay:
     """Takes records in the order of the log; `indexed_before` and what lies before it is in the index."""
 
@@ -65,74 +127,50 @@ class Replay:
         self._on_disk = on_disk
         self._vouched = vouched
         self._indexed_before = indexed_before
-        self._queue_by_topic: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._plain_queues: dict[tuple[bytes, int], ConsumeQueue] = {}  # those whose units hold the hash of a tag
         self.last_store_time_ms = 0
         self._newest_ms = SystemClock().now_ms() + AHEAD_MS_MAX
 
     def take(self, start: int, found: list[FoundTuple]) -> None:
         """Replay records of the segment at `start`."""
-        queues, indexed_before = self._queue_by_topic, self._indexed_before
-        entries: list[Entry] = []
-        add = entries.append
-        last_ms, newest_ms = self.last_store_time_ms, self._newest_ms
-        for at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, data in found:
-            if last_ms < store_time_ms < newest_ms:
-                last_ms = store_time_ms
-            physical_offset = start + at
-            queue = queues.get((topic, queue_id))
-            if queue is None:
-                if sys_flag & _ROLLBACK == _ROLLBACK:
-                    continue  # no queue and no index has those
-                queue = self._queue_of(topic, queue_id, physical_offset)
-                if queue is None:
-                    continue
-            end = physical_offset + size
-            if end < queue.max_physical and physical_offset < indexed_before:
-                continue  # in queue and index already
-            text = _SEPARATOR + str(data, "utf-8", "replace")
-            tags = keys = uniq_key = None
-            # The last of a name counts, and an empty one does not count: then `value_of` looks further.
-            value_at = text.rfind(_TAGS) + 6
-            if value_at > 5:
-                stop = text.find("\x02", value_at)
-                tags = text[value_at:stop] if stop > value_at else _value_of(text, properties.TAGS)
-            value_at = text.rfind(_UNIQ_KEY) + 10
-            if value_at > 9:
-                stop = text.find("\x02", value_at)
-                uniq_key = text[value_at:stop] if stop > value_at else _value_of(text, properties.UNIQ_KEY)
-            if _KEYS in text:
-                keys = _value_of(text, properties.KEYS)
-            code = tags_code(tags)
-            if sys_flag & _PREPARED:
-                queue_offset = -1
-            if queue.topic == SCHEDULE_TOPIC or isinstance(queue, BatchQueue):
-                code = self._special(queue, physical_offset, text, store_time_ms, code, queue_offset)
-            if end == queue.max_physical and not isinstance(queue, BatchQueue):
-                self._mend_last_unit(queue, physical_offset, code)
-            add((end, queue, physical_offset, size, code, queue_offset, keys, uniq_key, store_time_ms, sys_flag, tags))
-        self.last_store_time_ms = last_ms
+        entries, self.last_store_time_ms = _entries(
+            found, start, self._plain_queues, self._indexed_before, self.last_store_time_ms, self._newest_ms,
+            self._patient_entry, self._mend_last_unit,
+        )  # fmt: skip
         if entries:
             self._dispatcher.replay(entries)
             if self._dispatcher.unwritten_units >= UNWRITTEN_UNITS_MAX:
                 self._write_queues()
 
-    def _special(
-        self,
-        queue: ConsumeQueue,
-        physical_offset: int,
-        text: str,
-        store_time_ms: int,
-        code: int,
-        queue_offset: int,
-    ) -> int:
-        """What the unit holds in place of the tags' hash; notes how many messages a batch has."""
-        found = properties.parse(text)
+    def _patient_entry(self, start: int, record: FoundTuple) -> Entry | None:
+        """What dispatch lacks of a record whatever its queue is; None if that is nothing."""
+        at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, data = record
+        physical_offset = start + at
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            if sys_flag & _ROLLBACK == _ROLLBACK:
+                return None  # no queue and no index has those
+            queue = self._queue_of(topic, queue_id, physical_offset)
+            if queue is None:
+                return None
+        end = physical_offset + size
+        if end < queue.max_physical and physical_offset < self._indexed_before:
+            return None
+        found = properties.parse(str(data, "utf-8", "replace"))
+        tags, keys, uniq_key = (found.get(name) for name in (properties.TAGS, properties.KEYS, properties.UNIQ_KEY))
+        code = tags_code(tags)
+        if sys_flag & _PREPARED:
+            queue_offset = -1
         if isinstance(queue, BatchQueue):
             if queue_offset >= 0:
                 queue.counts[physical_offset] = count_of(found)
-        elif properties.DELAY in found:
-            code = self._delivery_times.tags_code(found[properties.DELAY], store_time_ms, code)
-        return code
+        else:
+            if queue.topic == SCHEDULE_TOPIC and properties.DELAY in found:
+                code = self._delivery_times.tags_code(found[properties.DELAY], store_time_ms, code)
+            if end == queue.max_physical:
+                self._mend_last_unit(queue, physical_offset, code)
+        return end, queue, physical_offset, size, code, queue_offset, keys, uniq_key, store_time_ms, sys_flag, tags
 
     def _mend_last_unit(self, queue: ConsumeQueue, physical_offset: int, code: int) -> None:
         """A power cut may have kept the beginning of the last unit and not its tags code: then it is put again."""
@@ -149,7 +187,9 @@ class Replay:
             return None
         if queue_id < 0 or stored_topic_fault(topic) is not None:
             return None  # a name that could leave the store's folder is never opened
-        queue = self._queue_by_topic[topic_data, queue_id] = self._batches.open(topic, queue_id)
+        queue = self._queues[topic_data, queue_id] = self._batches.open(topic, queue_id)
+        if topic != SCHEDULE_TOPIC and not isinstance(queue, BatchQueue):
+            self._plain_queues[topic_data, queue_id] = queue
         return queue
 
     def _write_queues(self) -> None:
