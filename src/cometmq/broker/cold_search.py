@@ -1,4 +1,4 @@
-"""Asking an expression about records that may not be in memory: in a thread, as many at a time as one answer carries.
+"""Asking an expression about old records, as many at a time as one answer carries: in a thread, if one is on disk only.
 
 Mirrors: DefaultMessageStore.getMessage where MessageFilter.isMatchedByCommitLog decides.
 """
@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 
 from cometmq.store.engine import Store
 from cometmq.store.reader import Range, ReadResult, ReadStatus, RecordFilter
+from cometmq.wire.command import Body
 
 SEARCHED_COUNT_MAX: Final = 800  # as many units as maxFilterMessageSize lets one pull of the original look at
 
-OnFound = Callable[[ReadResult, "list[bytes] | None"], None]
+OnFound = Callable[[ReadResult, "list[Body] | None"], None]
+BytesOf = Callable[[list[Range]], "list[bytes] | list[memoryview]"]
 
 
 class ColdSearch:
@@ -27,8 +30,9 @@ class ColdSearch:
         self._running: set[asyncio.Task[None]] = set()
 
     def is_needed(self, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether what stands there may not be in memory."""
-        return self._store.read(topic, queue_id, offset, 1).cold
+        """Whether what stands there, or soon behind it, may not be in memory."""
+        first = self._store.read(topic, queue_id, offset, 1).ranges
+        return bool(first) and not self._store.is_recent(first[0][0])
 
     def start(
         self,
@@ -54,27 +58,32 @@ class ColdSearch:
 
     async def _search(
         self, topic: str, queue_id: int, start: int, count: int, matches: RecordFilter
-    ) -> tuple[ReadResult, list[bytes] | None]:
-        read, offset = self._store.read, start
+    ) -> tuple[ReadResult, list[Body] | None]:
+        store, offset = self._store, start
         while True:
-            found = read(topic, queue_id, offset, count)
-            if not found.cold:
-                found = read(topic, queue_id, offset, count, None, matches)
+            found = store.read(topic, queue_id, offset, min(count, matches.scan_max))
+            if not found.ranges or store.is_recent(found.ranges[0][0]):
+                found = store.read(topic, queue_id, offset, count, None, matches)
                 if offset > start and not found.ranges:  # the end: who asked goes on from here, and does not wait there
                     found = found._replace(status=ReadStatus.NO_MATCHED_MESSAGE)
                 return found, None
-            run = asyncio.get_running_loop().run_in_executor
-            loaded = await run(self._readers, self._load_wanted, found.ranges, matches)
+            wanted = partial(_wanted, found.ranges, matches)
+            if found.cold:
+                kept = await asyncio.get_running_loop().run_in_executor(self._readers, wanted, store.load)
+            else:
+                kept = wanted(store.slices)
             offset = found.next_offset
-            ranges, pieces = [one for one, _ in loaded], [piece for _, piece in loaded]
+            ranges, pieces = [one for one, _ in kept], [piece for _, piece in kept]
             if ranges or offset - start >= min(SEARCHED_COUNT_MAX, matches.scan_max):
                 status = ReadStatus.FOUND if ranges else ReadStatus.NO_MATCHED_MESSAGE
                 return found._replace(status=status, ranges=ranges, size=sum(map(len, pieces))), pieces
-
-    def _load_wanted(self, ranges: list[Range], matches: RecordFilter) -> list[tuple[Range, bytes]]:
-        loaded = ((one, piece) for one in ranges for piece in self._store.load([one]))
-        return [(one, piece) for one, piece in loaded if matches.wants(piece)]
+            await asyncio.sleep(0)  # others have their turn
 
     def close(self) -> None:
         for task in self._running:
             task.cancel()
+
+
+def _wanted(ranges: list[Range], matches: RecordFilter, bytes_of: BytesOf) -> list[tuple[Range, Body]]:
+    pairs = ((one, piece) for one in ranges for piece in bytes_of([one]))
+    return [(one, piece) for one, piece in pairs if matches.wants(piece)]

@@ -35,6 +35,7 @@ _MAGICS: Final = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2
 _MAGIC_AT: Final = 4
 _PROBE_SIZE: Final = 8 << 20  # wider than a record is by the usual settings
 _PIECE_SIZE: Final = 1 << 20
+_ZEROS: Final = bytes(_PIECE_SIZE)
 _WINDOW_SIZE_MIN: Final = 4096
 
 
@@ -214,24 +215,26 @@ def _data_extents(path: str, at: int, size: int) -> Iterator[tuple[int, int]]:
         os.close(fd)
 
 
-def _first_nonzero(view: View, at: int) -> int | None:
+def _pieces(view: View, at: int) -> Iterator[tuple[int, bytes]]:
+    """What stands from `at` on, in pieces; those of zeros are left out."""
     for start, end in _data_extents(view.path, at, view.size):
         for piece_at in range(start, end, _PIECE_SIZE):
             piece = bytes(view.data[piece_at : min(piece_at + _PIECE_SIZE, end)])
-            rest = piece.lstrip(b"\0")
-            if rest:
-                return piece_at + len(piece) - len(rest)
+            if piece != _ZEROS[: len(piece)]:  # many times quicker than to strip them
+                yield piece_at, piece
+
+
+def _first_nonzero(view: View, at: int) -> int | None:
+    for piece_at, piece in _pieces(view, at):
+        return piece_at + len(piece) - len(piece.lstrip(b"\0"))
     return None
 
 
 def _last_nonzero(view: View, at: int) -> int:
     """Behind the last byte that is not zero."""
     last = at
-    for start, end in _data_extents(view.path, at, view.size):
-        for piece_at in range(start, end, _PIECE_SIZE):
-            piece = bytes(view.data[piece_at : min(piece_at + _PIECE_SIZE, end)]).rstrip(b"\0")
-            if piece:
-                last = piece_at + len(piece)
+    for piece_at, piece in _pieces(view, at):
+        last = piece_at + len(piece.rstrip(b"\0"))
     return last
 
 

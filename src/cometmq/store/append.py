@@ -194,15 +194,14 @@ class Appender:
             raise MessageRefused("a batch cannot be part of a transaction: send its messages one by one")
         if not items:
             raise MessageRefused("the batch is empty: put at least one message in it")
-        bodies_size = 0
-        for _flag, body, properties_data, *_rest in items:
-            bodies_size += len(body)
-            if bodies_size > self._body_size_max or len(properties_data) > PROPERTIES_SIZE_MAX:
-                self._refuse(bodies_size, len(properties_data))
+        bodies_size = sum([len(item[1]) for item in items])
+        properties_sizes = [len(item[2]) for item in items]
+        if bodies_size > self._body_size_max or max(properties_sizes) > PROPERTIES_SIZE_MAX:
+            self._refuse(bodies_size, max(properties_sizes))
         queue = self._queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         bits = self._store_bits | (_BORN_V6 if len(born_host) != 8 else 0)
         fixed = HEADS[bits].size + len(queue.topic_part) + 2
-        size = sum([fixed + len(item[1]) + len(item[2]) for item in items])
+        size = fixed * len(items) + bodies_size + sum(properties_sizes)
         if self._log.refusal is not None or len(self.undispatched) + len(items) > UNDISPATCHED_MAX:
             self._refuse(0, 0)
         if self._log.end + size + 8 > self._log.limit:

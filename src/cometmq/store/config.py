@@ -27,6 +27,7 @@ class StoreConfig:
 
     mapped_file_size_commit_log: int = 1024 * 1024 * 1024
     mapped_file_size_consume_queue: int = 300_000 * 20
+    mapped_file_size_consume_queue_ext: int = 48 * 1024 * 1024
     mapper_file_size_batch_consume_queue: int = 300_000 * 46
     max_hash_slot_num: int = 5_000_000
     max_index_num: int = 20_000_000
@@ -76,6 +77,11 @@ class StoreConfig:
     def __post_init__(self) -> None:
         if self.flush_disk_type not in (SYNC_FLUSH, ASYNC_FLUSH):
             raise ConfigError(f"flushDiskType={self.flush_disk_type}: {SYNC_FLUSH} or {ASYNC_FLUSH} is expected")
+        if "," in (self.store_path_commit_log or ""):
+            raise ConfigError(
+                f"storePathCommitLog={self.store_path_commit_log}: one folder is possible. Move the files of all of "
+                "them into one, or join the disks below it"
+            )
 
     @property
     def commit_log_dir(self) -> str:

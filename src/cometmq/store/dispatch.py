@@ -8,8 +8,10 @@ Mirrors: DefaultMessageStore.ReputMessageService, CommitLogDispatcherBuildConsum
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from cometmq import compiled
 from cometmq.store.append import Appender, Entry
 from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.commit_log import CommitLog
@@ -26,6 +28,28 @@ class Arrival(NamedTuple):
     topic: str
     queue_id: int
     max_offset: int
+
+
+Put = Callable[[ConsumeQueue, int, int, int, int, int], bool]
+
+
+def put_units_in_python(entries: list[Entry], put: Put) -> int:
+    """Units of what the queues lack of these, the next ones packed here, any others by `put`; how many there were."""
+    pack = UNIT.pack
+    count = 0
+    for end, queue, physical_offset, size, tags_code, queue_offset, _, _, store_time_ms, _, _ in entries:
+        if queue_offset == queue.max_offset and end > queue.max_physical >= 0:
+            queue.tail += pack(physical_offset, size, tags_code)
+            queue.max_offset = queue_offset + 1
+            queue.max_physical = end
+            queue.dirty = True
+            count += 1
+        elif queue_offset >= 0 and (end > queue.max_physical or queue.max_offset < 0):  # below 0: a queue of batches
+            count += put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
+    return count
+
+
+_put_units: Final = compiled.twin("put_units", put_units_in_python)
 
 
 class Dispatcher:
@@ -110,17 +134,7 @@ class Dispatcher:
 
     def replay(self, entries: list[Entry]) -> None:
         """Dispatch records found in the log; what the queues or the index have already stays as it is."""
-        pack = UNIT.pack
-        count = 0
-        for end, queue, physical_offset, size, tags_code, queue_offset, _, _, store_time_ms, _, _ in entries:
-            if queue_offset == queue.max_offset and end > queue.max_physical >= 0:
-                queue.tail += pack(physical_offset, size, tags_code)
-                queue.max_offset = queue_offset + 1
-                queue.max_physical = end
-                queue.dirty = True
-                count += 1
-            elif queue_offset >= 0:
-                count += self._put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
+        count = _put_units(entries, self._put)
         if self._index is not None:
             self._index.replay(entries)
         self.unwritten_units += count

@@ -15,6 +15,7 @@ Mirrors: DefaultMessageStore.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import StoreError
@@ -34,6 +35,7 @@ from cometmq.store.index import IndexService
 from cometmq.store.lock import StoreLock
 from cometmq.store.maintenance import Maintenance
 from cometmq.store.property_scan import scan_properties
+from cometmq.store.queue_extension import ADDRESS_MAX, QueueExtension
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.quick_read import QuickReader
 from cometmq.store.reader import Range, Reader
@@ -42,6 +44,8 @@ from cometmq.store.residency import Residency
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import LOWER, Boundary, TimeSearch
 from cometmq.wire.record import RECORD_SIZE_MIN
+
+NEVER: Final = (1 << 63) - 1  # a time that will not come; who waits for it has another reason to end that
 
 
 class Store:
@@ -75,7 +79,10 @@ class Store:
         self._dispatcher = Dispatcher(self._log, self._appender, self._table, self._batches, self._index)
         self._residency = Residency(fs, self._log)
         self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
-        self._reader = Reader(fs, self._log, self._table, self._residency, config, self._batch_reader.read)
+        self._extension = QueueExtension(fs, config)
+        self._reader = Reader(
+            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension
+        )
         self._times = TimeSearch(self._log, self._table)
         self._followed: FollowedLog | None = None
         self._maintenance: Maintenance | None = None
@@ -329,17 +336,18 @@ class Store:
             yield topic, queue_id, queue.min_offset, queue.end_offset
 
     def delete_topic(self, topic: str) -> int:
-        """Drop the queues of a topic; made again, it starts at 0."""
-        count = self._table.delete_topic(topic) + self._batches.delete_topic(topic)
-        # The next checkpoint is what keeps a kill from bringing the topic back.
-        self._thorough_at_ms -= self.config.flush_consume_queue_thorough_interval
-        return count
+        """Drop the queues of a topic; made again, it starts at 0. Only a checkpoint keeps a kill from undoing it."""
+        return self._table.delete_topic(topic) + self._batches.delete_topic(topic)
 
     def unit_codes(self, topic: str, queue_id: int, offset: int, count: int) -> list[int]:
         """What the queue's units from `offset` on hold beside the places: hashes of tags, or delivery times."""
         queue = self._table.queues.get((topic, queue_id))
         units = b"" if queue is None else self._table.units(queue, offset, count)
-        return [code for _, _, code in UNIT.iter_unpack(units)]
+        codes = [code for _, _, code in UNIT.iter_unpack(units)]
+        if min(codes, default=0) > ADDRESS_MAX:
+            return codes
+        found = [self._extension.code_at(topic, queue_id, code) if code <= ADDRESS_MAX else code for code in codes]
+        return [NEVER if code is None else code for code in found]
 
     # Retention
 

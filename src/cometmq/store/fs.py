@@ -17,6 +17,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
+from cometmq.store import page_cache
+
 Buffer = bytes | bytearray | memoryview
 
 _IOV_MAX: Final = 1024  # Linux takes no more pieces in one call
@@ -43,8 +45,8 @@ class FileSystem(Protocol):
 
     def pread(self, fd: int, size: int, offset: int) -> bytes: ...
 
-    def in_memory(self, path: str, offset: int) -> bool:
-        """Whether the byte at `offset` can be read without waiting for the disk; False if nobody can tell."""
+    def in_memory(self, view: memoryview) -> bool:
+        """Whether this slice of a map can be read without waiting for the disk; False if nobody can tell."""
 
     def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
         """The parts of `[offset, end)` that may hold anything but zeros."""
@@ -110,17 +112,8 @@ class OsFs:
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)
 
-    def in_memory(self, path: str, offset: int) -> bool:
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return os.preadv(fd, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
-        except (OSError, AttributeError):  # not there, or a system without such a read
-            return False
-        finally:
-            os.close(fd)
+    def in_memory(self, view: memoryview) -> bool:
+        return page_cache.in_memory(view)
 
     def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
         os.posix_fadvise(fd, offset, end - offset, os.POSIX_FADV_RANDOM)  # what is read ahead looks like data next time

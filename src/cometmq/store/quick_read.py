@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from cometmq import compiled
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
-from cometmq.store.consume_queue import UNIT_SIZE
+from cometmq.store.consume_queue import UNIT, UNIT_SIZE
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.reader import memory_size
 from cometmq.store.residency import Residency
 
 _SIZE: Final = Struct(">i")
-_PLACE: Final = Struct(">qi")  # of a unit: physical offset, size
+_PHYSICAL_OFFSET: Final = Struct(">q")  # of a unit
 _FIELDS: Final = 3  # of a unit: physical offset, size, tags code
 
 
@@ -47,7 +47,8 @@ class QuickReader:
         self._log = log
         self._queues = table.queues
         self._units = table.units
-        self._holds = residency.holds
+        self._is_recent = residency.is_recent
+        self._is_cold = residency.is_cold
         self._count_max = config.max_transfer_count_on_message_in_memory
         self._bytes_max = config.max_transfer_bytes_on_message_in_memory
         self._memory_size = memory_size(config)
@@ -64,9 +65,12 @@ class QuickReader:
 
     def framed(self, head: bytes, units: bytes) -> bytes | None:
         """A reply whose body are the records of `units`; `head` is that of a reply without a body."""
-        log, (first, _), (last, size) = self._log, _PLACE.unpack_from(units), _PLACE.unpack_from(units, -UNIT_SIZE)
+        log = self._log
+        first: int = _PHYSICAL_OFFSET.unpack_from(units)[0]
         start = first - first % log.segment_size
-        if first < max(log.min_offset, log.written - self._memory_size) or not self._holds(first, last + size):
+        if first < max(log.min_offset, log.written - self._memory_size):
+            return None
+        if not self._is_recent(first) and self._is_cold([(at, size) for at, size, _ in UNIT.iter_unpack(units)]):
             return None
         end = min(log.confirm_offset, start + log.segment_size)
         return framed(head, log.view_of(start), start, units, end, self._bytes_max)
@@ -86,4 +90,4 @@ def framed_in_python(head: bytes, view: memoryview, start: int, units: bytes, en
     return b"".join((_SIZE.pack(len(head) - _SIZE.size + body_size), head[_SIZE.size :], *pieces))
 
 
-framed = framed_in_python if compiled.twins is None else compiled.twins.framed
+framed = compiled.twin("framed", framed_in_python)

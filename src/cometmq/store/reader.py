@@ -19,6 +19,7 @@ from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, UNIT_SIZE
 from cometmq.store.fs import FileSystem
+from cometmq.store.queue_extension import ADDRESS_MAX, QueueExtension
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.residency import Residency
 from cometmq.store.segment import segment_path
@@ -89,12 +90,14 @@ class Reader:
         residency: Residency,
         config: StoreConfig,
         read_batches: ReadBatches,
+        extension: QueueExtension,
     ) -> None:
         self._fs = fs
         self._log = log
         self._table = table
         self._config = config
         self._read_batches = read_batches
+        self._extension = extension
         self._memory_size = memory_size(config)
         self._count_max = max(
             config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk
@@ -175,7 +178,12 @@ class Reader:
             if physical_offset < skip_before:
                 continue
             if matches is not None and not matches(tags_code):
-                continue
+                # A client that wants tags compares them once more, so who is in doubt may pass.
+                if tags_code > ADDRESS_MAX:
+                    continue
+                code = self._extension.code_at(topic, queue_id, tags_code)
+                if code is not None and not matches(code):
+                    continue
             if physical_offset < min_physical or physical_offset + size > confirmed:
                 if not count:
                     status = ReadStatus.MESSAGE_WAS_REMOVING

@@ -1,13 +1,11 @@
 """Whether a part of the log is in memory: touching a page that is not would hold up the event loop for a disk.
 
-What was written last surely is. Of the rest the page cache is asked, at both ends of the range, with a read that does
-not wait; a file system that cannot tell makes it count as absent. A yes counts for a second, and for what stands
-shortly before: the system reads ahead, and takes memory back from what was not used for long.
+What was written last surely is. Of the rest the page cache is asked, about every page that would be touched: that both
+ends of a range are there says nothing of what stands between them. Records close together are asked about as one range.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,9 +13,7 @@ from cometmq.store.commit_log import CommitLog
 from cometmq.store.fs import FileSystem
 
 RECENT_SIZE: Final = 256 * 1024 * 1024  # of the log's end
-NEIGHBOURHOOD: Final = 256 * 1024
-KNOWN_S: Final = 1.0
-KNOWN_MAX: Final = 4_096
+CLOSE_SIZE: Final = 1024 * 1024  # asking about so much costs less than asking about each of some records
 
 
 class Residency:
@@ -26,7 +22,6 @@ class Residency:
     def __init__(self, fs: FileSystem, log: CommitLog) -> None:
         self._fs = fs
         self._log = log
-        self._known: dict[int, tuple[float, int]] = {}  # by neighbourhood: until when it counts, and up to where
         self.recent_from = 0  # what stands before it was written by an earlier process
 
     def is_recent(self, offset: int) -> bool:
@@ -35,24 +30,14 @@ class Residency:
 
     def is_cold(self, ranges: Sequence[tuple[int, int]]) -> bool:
         """Whether reading these records (offset, size), which stand in this order, could wait for a disk."""
-        if not ranges:
+        if not ranges or self.is_recent(ranges[0][0]):
             return False
-        last, size = ranges[-1]
-        return not self.holds(ranges[0][0], last + size)
+        first, (last, last_size) = ranges[0][0], ranges[-1]
+        end = last + last_size
+        if end <= min(first + CLOSE_SIZE, self._log.segment_end(first)):
+            ranges = [(first, end - first)]
+        return not all(self._holds(offset, size) for offset, size in ranges)
 
-    def holds(self, start: int, end: int) -> bool:
-        """Whether what stands there can be read at once."""
-        return self.is_recent(start) or (self._in_memory(start) and self._in_memory(end - 1))
-
-    def _in_memory(self, offset: int) -> bool:
-        now, neighbourhood = time.monotonic(), offset // NEIGHBOURHOOD
-        until, highest = self._known.get(neighbourhood, (0.0, 0))
-        if offset <= highest and now < until:
-            return True
-        segment = self._log.segment_of(offset)
-        if segment is None or not self._fs.in_memory(segment.path, offset - segment.start):
-            return False
-        if len(self._known) >= KNOWN_MAX:
-            self._known.clear()
-        self._known[neighbourhood] = now + KNOWN_S, offset
-        return True
+    def _holds(self, offset: int, size: int) -> bool:
+        view = self._log.slice(offset, size)
+        return view is not None and self._fs.in_memory(view)

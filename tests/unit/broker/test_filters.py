@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +21,7 @@ from cometmq.filter.bloom import BloomFilter
 from cometmq.model.subscription import SubscriptionData
 from cometmq.net.channel import Channel
 from cometmq.store.fs import OsFs
-from cometmq.store.reader import RecordFilter
+from cometmq.store.reader import Range, Reader, RecordFilter
 from cometmq.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import decode_records, encode_record, properties_of
@@ -276,7 +278,7 @@ async def test_a_group_is_served_by_its_registered_filter_also_after_a_restart(b
 
 
 async def test_what_is_cold_is_searched_aside(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OsFs, "in_memory", lambda self, path, at: False)
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, view: False)
     async with broker(**ON) as (_, channel):
         await send_numbers(channel, 40)
     async with broker(**ON) as (_, channel):  # all of it was written by an earlier process
@@ -289,6 +291,27 @@ async def test_what_is_cold_is_searched_aside(broker: StartBroker, monkeypatch: 
         assert int(reply.ext["nextBeginOffset"]) >= 40
         ended = await channel.exchange(pull(45, **by_sql("a = 1000")).command())
         assert ended.code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_a_search_that_begins_in_memory_is_not_led_to_the_disk(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_disk, slices, searched = re.compile(rb"a\x01[23]\d\x02"), Reader.slices, list[int]()
+
+    def only_warm(self: Reader, ranges: Sequence[Range]) -> list[memoryview]:
+        found = slices(self, ranges)
+        assert not any(map(on_disk.search, found)), "the loop would wait for a disk"
+        searched.append(len(found))
+        return found
+
+    async with broker(**ON) as (_, channel):
+        await send_numbers(channel, 40)
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, view: not on_disk.search(view))
+    monkeypatch.setattr(Reader, "slices", only_warm)
+    async with broker(**ON) as (_, channel):
+        found = await pulled(channel, max_msg_nums=8, **by_sql("a > 21"))
+        assert [bytes(one.body) for one in found] == [b"22", b"23"]
+        assert sum(searched) == 16  # what is in memory needs no thread
 
 
 async def offsets_seen(channel: Channel, expression: str) -> list[int]:

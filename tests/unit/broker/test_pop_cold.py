@@ -37,7 +37,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> set[int]:
         assert not cold, "the loop would wait for a disk"
         return slices(self, ranges)
 
-    monkeypatch.setattr(OsFs, "in_memory", lambda self, path, at: False)
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, view: False)
     monkeypatch.setattr(Reader, "load", noted)
     monkeypatch.setattr(Reader, "slices", only_warm)
     return places
@@ -113,7 +113,7 @@ async def test_a_notification_is_a_hint(broker: StartBroker, loaded: set[int]) -
 async def test_a_stop_ends_what_is_read(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with broker() as (_, channel):
         await fill(channel)
-    monkeypatch.setattr(OsFs, "in_memory", lambda self, path, at: False)
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, view: False)
     goes_on, load = threading.Event(), Reader.load
 
     def slow(self: Reader, ranges: Sequence[Range]) -> list[bytes]:

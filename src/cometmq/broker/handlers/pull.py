@@ -9,6 +9,7 @@ Mirrors: PullMessageProcessor, DefaultPullMessageResultHandler.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import attrgetter
@@ -36,6 +37,7 @@ from cometmq.store.engine import Store
 from cometmq.store.reader import Matches, ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.bodies.heartbeat import CONSUME_ACTIVELY
 from cometmq.wire.codes import Forbidden, ResponseCode, SerializeType
+from cometmq.wire.command import Body
 from cometmq.wire.reply_template import ReplyTemplate
 from cometmq.wire.requests.consume import LitePullMessage, PullMessage, PullMessageReply
 
@@ -140,7 +142,7 @@ class Pull:
             return
         if isinstance(matches, RecordFilter) and self._cold_search.is_needed(topic, queue_id, offset):
 
-            def found(result: ReadResult, pieces: list[bytes] | None) -> None:
+            def found(result: ReadResult, pieces: list[Body] | None) -> None:
                 self._settle(context, call, result, pieces, may_park=may_park)
 
             self._cold_search.start(topic, queue_id, offset, request.max_msg_nums, matches, found, call.refuse)
@@ -177,7 +179,7 @@ class Pull:
             self._offsets.commit(request.consumer_group, request.topic, request.queue_id, request.commit_offset)
 
     def _settle(
-        self, context: PullContext, call: Call, result: ReadResult, pieces: list[bytes] | None = None, *, may_park: bool
+        self, context: PullContext, call: Call, result: ReadResult, pieces: list[Body] | None = None, *, may_park: bool
     ) -> None:
         """Commit what the pull commits, then answer it or let it wait."""
         request = context.request
@@ -228,7 +230,7 @@ class Pull:
     # --- the answer
 
     def _answer(
-        self, context: PullContext, call: Call, result: ReadResult, code: int, pieces: list[bytes] | None
+        self, context: PullContext, call: Call, result: ReadResult, code: int, pieces: list[Body] | None
     ) -> None:
         header = PullMessageReply(
             suggest_which_broker_id=self._place.suggest(context.group, is_far_behind=result.suggest_slave),
@@ -277,12 +279,12 @@ class Pull:
             call.reply(header, code=_CODES[removed], remark=removed.name)
 
     @staticmethod
-    def _send(call: Call, header: PullMessageReply, remark: str, pieces: list[bytes] | list[memoryview]) -> None:
+    def _send(call: Call, header: PullMessageReply, remark: str, pieces: Sequence[Body]) -> None:
         size = sum(map(len, pieces))
         if call.command.serialize == _JSON:
             call.reply_frame(_FOUND_REPLY.fill(call.command.opaque, *_FOUND_FIELDS(header), body_size=size), *pieces)
         else:
-            call.reply_parts(header, pieces, size, remark=remark)
+            call.reply_parts(header, list(pieces), size, remark=remark)
 
     # --- checks
 
