@@ -21,6 +21,7 @@ from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop.acknowledging import Acknowledging
 from cometmq.broker.pop.buffer import PopBuffer
 from cometmq.broker.pop.checks import Checks
+from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.looking import Looking
 from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.popping import Popping
@@ -124,10 +125,11 @@ class PopKit:
         self.revive_topic = revive_topic(config.broker_cluster_name)
         revive_log = ReviveLog(self.revive_topic, config.revive_queue_num, messages, store.store_host, clock)
         self.buffer = buffer = PopBuffer(config, revive_log, self.offsets, durability, clock)
+        self.inflight = Inflight(config, self.offsets, clock)
         checks = Checks(config, self.topics, self.groups)
         self.places = places = Places(config, self.offsets, buffer, self.order_infos, store)
         self.popping = Popping(
-            config, checks, self.topics, self.offsets, places, buffer, self.order_infos, store, clock
+            config, checks, self.topics, self.offsets, places, buffer, self.inflight, self.order_infos, store, clock
         )
         looking = Looking(
             config, checks, self.topics, places, self.order_infos, store, clock, self.popping.long_polling
@@ -136,6 +138,7 @@ class PopKit:
             checks,
             self.offsets,
             buffer,
+            self.inflight,
             revive_log,
             self.order_infos,
             store,
@@ -163,6 +166,7 @@ class PopKit:
                 config.broker_name,
                 reader,
                 self.retry_messages,
+                self.inflight,
                 self.topics,
                 self.groups,
                 self.offsets,

@@ -226,7 +226,7 @@ async def test_a_reset_wakes_who_waits(broker: StartBroker) -> None:
 
 async def test_old_messages_are_popped_and_peeked_too(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of an earlier process are read in a thread, where the page cache has forgotten them."""
-    monkeypatch.setattr(OsFs, "in_memory", lambda self, path, at: False)
+    monkeypatch.setattr(OsFs, "in_memory", lambda self, view: False)
     async with broker() as (_, channel):
         await send(channel, *(b"old %d" % number for number in range(40)))
     async with broker() as (_, channel):

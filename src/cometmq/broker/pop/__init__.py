@@ -4,6 +4,7 @@
     answers.py         sends them
     warming.py         reads what an expression will be asked about, where it is old
     places.py          where a group goes on in a queue, and where a new one starts
+    inflight.py        how many messages a group holds, where that is limited
     buffer.py          between handing out and committing the offset; merges acknowledgements in memory
     revive_log.py      checkpoints and acknowledgements on their way through the timer into the revive topic
     revive.py          reads the revive topic, and brings back what was not acknowledged
@@ -28,13 +29,14 @@ from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop.acknowledging import Acknowledging
 from cometmq.broker.pop.buffer import PopBuffer
 from cometmq.broker.pop.checks import Checks
+from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.long_polling import ANY_QUEUE
 from cometmq.broker.pop.looking import Looking
 from cometmq.broker.pop.order_waking import OrderWaking
 from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.popping import Popping
 from cometmq.broker.pop.retry_messages import RetryMessages
-from cometmq.broker.pop.retry_topic import revive_topic
+from cometmq.broker.pop.retry_topic import normal_topic, revive_topic
 from cometmq.broker.pop.revive import Reviver
 from cometmq.broker.pop.revive_log import ReviveLog
 
@@ -50,10 +52,13 @@ def install(core: Core) -> None:
     topic = revive_topic(config.broker_cluster_name)
     revive_log = ReviveLog(topic, config.revive_queue_num, core.messages, store_host, clock)
     buffer = PopBuffer(config, revive_log, core.offsets, core.durability, clock)
+    inflight = Inflight(config, core.offsets, clock)
     checks = Checks(config, core.topics, core.groups)
     places = Places(config, core.offsets, buffer, order_infos, store)
     readers = ThreadPoolExecutor(COLD_READERS, "cometmq-pop-read")
-    popping = Popping(config, checks, core.topics, core.offsets, places, buffer, order_infos, store, clock, readers)
+    popping = Popping(
+        config, checks, core.topics, core.offsets, places, buffer, inflight, order_infos, store, clock, readers
+    )
     pops = popping.long_polling
     looking = Looking(config, checks, core.topics, places, order_infos, store, clock, pops, readers)
 
@@ -67,12 +72,16 @@ def install(core: Core) -> None:
             looking.long_polling.notify_all_queues(topic, group, queue_id)
 
     acknowledging = Acknowledging(
-        checks, core.offsets, buffer, revive_log, order_infos, store, core.durability, clock, notify_queue
+        checks, core.offsets, buffer, inflight, revive_log, order_infos, store, core.durability, clock, notify_queue
     )
+
+    def notify_finished(topic: str, group: str, queue_id: int) -> None:
+        pops.notify_all_queues(normal_topic(topic, group), group, queue_id)
 
     def notify_moved(group: str, topic: str, queue_id: int) -> None:
         pops.notify_all_queues(topic, group, queue_id)
 
+    inflight.on_freed = notify_finished
     core.routes.add(popping, looking, acknowledging)
     core.offsets.on_reset.append(notify_moved)
     core.offsets.on_removed.append(order_infos.removed)
@@ -102,6 +111,7 @@ def install(core: Core) -> None:
             config.broker_name,
             core.reader,
             retry_messages,
+            inflight,
             core.topics,
             core.groups,
             core.offsets,

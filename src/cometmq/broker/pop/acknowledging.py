@@ -22,6 +22,7 @@ from cometmq.broker.pop.buffer import PopBuffer
 from cometmq.broker.pop.checkpoint import Ack, CheckPoint, MergeKey
 from cometmq.broker.pop.checks import Checks, null_field, refusing_with
 from cometmq.broker.pop.handle import Receipt, read_receipt
+from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, marked_topic
 from cometmq.broker.pop.revive_log import ReviveLog
 from cometmq.clock import Clock
@@ -47,6 +48,7 @@ class Acknowledging:
         checks: Checks,
         offsets: Offsets,
         buffer: PopBuffer,
+        inflight: Inflight,
         revive_log: ReviveLog,
         order_infos: OrderInfos,
         store: Store,
@@ -57,6 +59,7 @@ class Acknowledging:
         self._checks = checks
         self._offsets = offsets
         self._buffer = buffer
+        self._inflight = inflight
         self._revive_log = revive_log
         self._order_infos = order_infos
         self._store = store
@@ -87,6 +90,7 @@ class Acknowledging:
             self._ack_in_order(request.topic, group, queue_id, offset, receipt, call)
             return DONE
         ack = self._ack_of(receipt, request.topic, group, queue_id, [offset])
+        self._inflight.done(request.topic, group, queue_id, receipt.pop_time_ms, 1)
         if receipt.revive_queue not in self._revive_log or self._buffer.acknowledge(ack):
             return DONE
         self._gather(ack, receipt, offset, call)
@@ -151,6 +155,7 @@ class Acknowledging:
         if not offsets:
             return None
         ack = Ack(topic, one.group, one.queue_id, one.start_offset, one.pop_time_ms, broker_name, offsets)
+        self._inflight.done(topic, one.group, one.queue_id, one.pop_time_ms, len(offsets))
         return self._put_ack(ack, one.revive_queue, _revive_time(receipt), batch=True)
 
     def _ack_in_order(self, topic: str, group: str, queue_id: int, offset: int, receipt: Receipt, call: Call) -> None:

@@ -61,6 +61,7 @@ class Pop:
     order_counts: list[str] = field(default_factory=list)
     count: int = 0
     rest_count: int = 0
+    held_back_count: int = 0  # a rest, too, but one that nobody can come back for yet
     is_cold: bool = False
     warm: Warm = field(default_factory=dict)  # what was read before, so that an expression can be asked about it
 
@@ -71,7 +72,7 @@ def header_of(pop: Pop) -> PopMessageReply:
         pop_time=pop.pop_time_ms,
         invisible_time=pop.request.invisible_time,
         revive_qid=pop.revive_queue,
-        rest_num=pop.rest_count,
+        rest_num=pop.rest_count + pop.held_back_count,
         start_offset_info=";".join(pop.start_offsets),
         msg_offset_info=";".join(pop.msg_offsets),
         order_count_info=";".join(pop.order_counts) if pop.request.order else None,

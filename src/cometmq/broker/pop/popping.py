@@ -22,6 +22,7 @@ from cometmq.broker.pop.answers import Part, Pop, PopAnswers, header_of
 from cometmq.broker.pop.buffer import PopBuffer
 from cometmq.broker.pop.checkpoint import CheckPoint
 from cometmq.broker.pop.checks import Checks, refusing_with, wanted
+from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.long_polling import Parked, Polling, PopLongPolling
 from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, pop_retry_topic
@@ -62,6 +63,7 @@ class Popping:
         offsets: Offsets,
         places: Places,
         buffer: PopBuffer,
+        inflight: Inflight,
         order_infos: OrderInfos,
         store: Store,
         clock: Clock,
@@ -73,6 +75,7 @@ class Popping:
         self._offsets = offsets
         self._places = places
         self._buffer = buffer
+        self._inflight = inflight
         self._order_infos = order_infos
         self._store = store
         self._clock = clock
@@ -199,6 +202,9 @@ class Popping:
     def _take_queue(self, pop: Pop, topic: str, queue_id: int, *, is_retry: bool) -> None:
         request, store = pop.request, self._store
         group = request.consumer_group
+        if self._inflight.is_full(topic, group, queue_id):
+            pop.held_back_count += store.max_offset(topic, queue_id) - self._places.seen_offset(topic, group, queue_id)
+            return
         offset = self._places.next_offset(topic, group, queue_id, request.init_mode)
         if request.order and self._order_infos.blocked(
             topic, group, queue_id, request.invisible_time, request.attempt_id
@@ -260,6 +266,7 @@ class Popping:
                 [one - offset for one in offsets],
             )
             self._buffer.add(point, pop.revive_queue, found.next_offset)
+            self._inflight.handed_out(topic, group, queue_id, count)
         pop.parts.append(Part(topic, queue_id, offset, found.ranges, is_retry))
         pop.start_offsets.append(handle.start_offset_info(topic, queue_id, offset))
         pop.msg_offsets.append(handle.msg_offset_info(topic, queue_id, offsets))

@@ -24,6 +24,7 @@ from cometmq.broker.groups import Groups
 from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.pop.checkpoint import ACK_TAG, BATCH_ACK_TAG, CK_TAG, Ack, CheckPoint, MergeKey
+from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.retry_messages import RetryMessages
 from cometmq.broker.pop.retry_topic import REVIVE_GROUP, normal_topic
 from cometmq.broker.topics import Topics
@@ -52,6 +53,7 @@ class Reviver:
         broker_name: str,
         reader: InnerReader,
         retry_messages: RetryMessages,
+        inflight: Inflight,
         topics: Topics,
         groups: Groups,
         offsets: Offsets,
@@ -66,6 +68,7 @@ class Reviver:
         self._broker_name = broker_name
         self._reader = reader
         self._retry_messages = retry_messages
+        self._inflight = inflight
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
@@ -189,6 +192,7 @@ class Reviver:
                 if not found.records:
                     log.warning("%s queue %d: message %d is gone, not revived", point.topic, point.queue_id, at)
                 at = found.next_offset if found.records else at + 1
+        self._inflight.done(point.topic, point.group, point.queue_id, point.pop_time_ms, len(open_offsets))
         return len(open_offsets)
 
     async def _settle(self, revive_offset: int) -> None:
