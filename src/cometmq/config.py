@@ -12,11 +12,15 @@ import difflib
 import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cometmq.errors import ConfigError
 
 _S = TypeVar("_S")
+
+NEAR: Final = (
+    0.8  # as alike as a slip of the pen: `aclEnable` is nearest to `traceTopicEnable`, and means another thing
+)
 
 
 def read_properties(path: str | Path) -> dict[str, str]:
@@ -95,7 +99,7 @@ def unknown_keys(values: Iterable[str], sections: Iterable[type]) -> list[str]:
     warnings = []
     for key in values:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
+            near = difflib.get_close_matches(key, known, n=1, cutoff=NEAR)
             hint = f"; did you mean {near[0]}?" if near else ""
             warnings.append(f"the key {key} is not known and has no effect{hint}")
     return warnings

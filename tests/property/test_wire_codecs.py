@@ -14,7 +14,7 @@ from cometmq.errors import CorruptRecord, ProtocolError, RequestRefused
 from cometmq.model import properties
 from cometmq.model.java_hash import string_hash, unsigned_hash
 from cometmq.wire import fastjson
-from cometmq.wire.batch import encode_batch, split_batch
+from cometmq.wire.batch import encode_batch, split_batch, split_parts
 from cometmq.wire.codes import LanguageCode, SerializeType
 from cometmq.wire.command import Command, decode_command, encode_command
 from cometmq.wire.message_id import offset_id, parse_offset_id
@@ -108,6 +108,13 @@ def test_records_return(many: list[dict[str, Any]]) -> None:
 @given(st.lists(sub_records, min_size=1, max_size=5))
 def test_batch_returns(messages: list[tuple[int, bytes, bytes]]) -> None:
     assert [(flag, bytes(b), p) for flag, b, p in split_batch(encode_batch(messages))] == messages
+
+
+@given(st.lists(sub_records, min_size=1, max_size=5), st.integers(1, 6))
+def test_batch_returns_in_parts(messages: list[tuple[int, bytes, bytes]], count_max: int) -> None:
+    parts = list(split_parts(encode_batch(messages), count_max))
+    assert [(flag, bytes(b), p) for part in parts for flag, b, p in part] == messages
+    assert all(len(part) == count_max for part in parts[:-1]) and 0 < len(parts[-1]) <= count_max
 
 
 @given(hosts, st.integers(0, 2**63 - 1))

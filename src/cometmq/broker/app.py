@@ -150,6 +150,8 @@ class Broker:
         )
         store = await loop.run_in_executor(None, opened)
         closing.callback(store.close)
+        upkeep = Upkeep(store)
+        closing.callback(upkeep.close)
         if store.damages:
             self.read_only_because = store.fault
             log.error("%s", store.fault)
@@ -239,11 +241,11 @@ class Broker:
             pull,
             OffsetHandlers(topics, groups, offsets, store),
             MemberHandlers(config, members, groups, topics, self._clock),
-            TopicHandlers(config, topics, offsets, store),
+            TopicHandlers(config, topics, offsets, store, upkeep),
             GroupHandlers(config, groups, offsets),
             ResetHandlers(config, topics, groups, members, offsets, store),
             QueryHandlers(store),
-            CleaningHandlers(topics, store),
+            CleaningHandlers(topics, store, upkeep),
         )
         for install in CAPABILITIES:
             install(core)
@@ -277,8 +279,6 @@ class Broker:
             await server.listen(sock)
         if master is not None:
             await master.listen(sockets[2])
-        upkeep = Upkeep(store)
-        closing.callback(upkeep.close)
         closing.push_async_callback(registration.close)
 
         async def save_tables() -> None:

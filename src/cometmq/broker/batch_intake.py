@@ -1,14 +1,19 @@
 """Taking in a batch: as the messages it is made of, or as one record where its topic keeps batches whole.
 
+A batch of 4 MiB may hold 180,000 messages. Reading so many takes turns with whatever else the broker has to do; what
+comes after it on the same connection may so be stored before it. Appending them is one step, as always.
+
 Mirrors: SendMessageProcessor.sendBatchMessage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import Final
 
 from cometmq.broker.acknowledgements import BatchReceipt, Receipt
-from cometmq.broker.delivered_marks import without_marks
+from cometmq.broker.delivered_marks import may_have_marks, without_marks
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_batches import WRAPPED_HERE, check_marks, check_not_delayed
 from cometmq.broker.intake import Destination, illegal
@@ -16,9 +21,13 @@ from cometmq.broker.sent_properties import SentProperties, waits
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
 from cometmq.model import properties
 from cometmq.net.routes import Call
+from cometmq.store.append import BatchItem
 from cometmq.store.engine import Store
-from cometmq.wire.batch import split_batch
+from cometmq.wire.batch import split_parts
 from cometmq.wire.message_id import offset_id
+
+AT_ONCE_MAX: Final = 2_048  # messages that are read without giving way
+IN_TURNS_MAX: Final = 4  # batches that are read so at a time, as each keeps its messages in memory
 
 
 class BatchIntake:
@@ -29,22 +38,67 @@ class BatchIntake:
         self._durability = durability
         self._sent = sent
         self._id_prefix = store.store_host.hex().upper()
+        self._in_turns = 0
 
-    def take(self, destination: Destination, born_time_ms: int, outer: Mapping[str, str], call: Call) -> None:
-        """Store the messages of a batch one by one; `outer` are the properties of the batch itself."""
-        topic, queue_id, _, sys_flag, reconsume_times = destination
+    def take(
+        self, destination: Destination, born_time_ms: int, outer: Mapping[str, str], call: Call
+    ) -> Coroutine[None, None, None] | None:
+        """Store the messages of a batch one by one; `outer` are the properties of the batch itself.
+
+        What it returns is to be awaited: a batch too large to be read at once.
+        """
         limit = self._store.config.max_message_size
         if len(call.command.body) > limit:
             raise RequestRefused(
                 "SYSTEM_ERROR", f"message body size exceeded: the batch has {len(call.command.body)} of {limit} bytes"
             )
-        messages = without_marks(split_batch(call.command.body), call.command.body)
+        parts = self._items(call)
+        items = next(parts)
+        if len(items) == AT_ONCE_MAX and self._in_turns < IN_TURNS_MAX:
+            return self._take_in_turns(destination, born_time_ms, items, parts, outer, call)
+        for part in parts:
+            items += part
+        self._append(destination, born_time_ms, items, outer, call)
+        return None
+
+    def _items(self, call: Call) -> Iterator[list[BatchItem]]:
+        marked = may_have_marks(call.command.body)
+        for messages in split_parts(call.command.body, AT_ONCE_MAX):
+            yield self._sent.of_batch(without_marks(messages) if marked else messages)
+
+    async def _take_in_turns(
+        self,
+        destination: Destination,
+        born_time_ms: int,
+        items: list[BatchItem],
+        parts: Iterator[list[BatchItem]],
+        outer: Mapping[str, str],
+        call: Call,
+    ) -> None:
+        self._in_turns += 1
+        try:
+            for part in parts:
+                items += part
+                await asyncio.sleep(0)
+        finally:
+            self._in_turns -= 1
+        self._append(destination, born_time_ms, items, outer, call)
+
+    def _append(
+        self,
+        destination: Destination,
+        born_time_ms: int,
+        items: list[BatchItem],
+        outer: Mapping[str, str],
+        call: Call,
+    ) -> None:
+        topic, queue_id, _, sys_flag, reconsume_times = destination
         try:
             check_marks(sys_flag, outer)
             offsets, queue_offset, end = self._store.append_batch(
                 topic,
                 queue_id,
-                self._sent.of_batch(messages),
+                items,
                 sys_flag,
                 born_time_ms,
                 call.channel.peer_host,

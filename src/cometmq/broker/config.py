@@ -114,6 +114,8 @@ class BrokerConfig:
     pop_ck_stay_buffer_time_out: int = 3_000
     pop_ck_max_buffer_size: int = 200_000
     pop_ck_offset_max_queue_size: int = 20_000
+    enable_pop_message_threshold: bool = False
+    pop_inflight_message_threshold: int = 10_000
     enable_retry_topic_v2: bool = False
     retrieve_message_from_pop_retry_topic_v1: bool = True
     pop_from_retry_probability: int = 20

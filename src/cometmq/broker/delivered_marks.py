@@ -70,10 +70,13 @@ def strip_mark(message: InnerMessage) -> None:
     message.properties.pop(DELIVERED_MARK, None)
 
 
-def without_marks(messages: list[SubRecord], batch: Body) -> list[SubRecord]:
-    """The same for the messages of a batch, which go no other way; `batch` is looked at first, all at once."""
-    if _MARK_DATA not in bytes(batch):
-        return messages
+def may_have_marks(batch: Body) -> bool:
+    """Whether it is worth looking at its messages one by one."""
+    return _MARK_DATA in bytes(batch)
+
+
+def without_marks(messages: list[SubRecord]) -> list[SubRecord]:
+    """`strip_mark` for the messages of a batch, which go no other way."""
     return [(flag, body, _without_mark(data)) for flag, body, data in messages]
 
 

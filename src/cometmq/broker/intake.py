@@ -17,7 +17,7 @@ from cometmq.broker.inner_messages import InnerMessage, InnerMessages
 from cometmq.broker.sent_properties import SentProperties, waits
 from cometmq.broker.topics import Topics
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
-from cometmq.model import properties
+from cometmq.model import names, properties
 from cometmq.model.priority import queue_of_priority
 from cometmq.net.routes import Call
 from cometmq.store.engine import Store
@@ -51,7 +51,7 @@ class Intake:
         self._durability = durability
         self._messages = messages
         self._special_keys = messages.special_keys
-        self._special_keys.add(properties.PRIORITY)
+        self._special_keys.update((properties.PRIORITY, properties.LITE_TOPIC))
         self._sent = sent
         self._broker_ip = config.broker_ip1
         self._broker_name = config.broker_name
@@ -110,6 +110,8 @@ class Intake:
         found.update(self._sent.own)
         if properties.PRIORITY in found and (known := self._topics.get(topic)) is not None:
             queue_id = queue_of_priority(found, queue_id, known.write_queue_nums)
+        if properties.LITE_TOPIC in found:
+            found[properties.MULTI_DISPATCH] = names.lite_queue(topic, found[properties.LITE_TOPIC])
         message = InnerMessage(
             *(instead or (topic, queue_id)),
             call.command.body,

@@ -15,7 +15,8 @@ from cometmq.broker.config import MASTER_ID, BrokerConfig
 from cometmq.broker.ha.config import HaConfig
 from cometmq.broker.role import ROLES, SLAVE, SYNC_MASTER
 from cometmq.errors import ConfigError
-from cometmq.net.server import outward_ip
+from cometmq.net.pool import split_addresses
+from cometmq.net.server import is_loopback, outward_ip
 from cometmq.store.config import StoreConfig
 
 ANY_ADDRESS = ("0.0.0.0", "::", "")
@@ -34,17 +35,14 @@ class BrokerSettings:
     warnings: tuple[str, ...] = ()
     ha: HaConfig = field(default_factory=HaConfig)
 
-    @property
-    def loopback_only(self) -> bool:
-        return self.broker.bind_address == "localhost" or self.broker.bind_address.startswith(("127.", "::1"))
-
 
 def load_settings(values: Mapping[str, str]) -> BrokerSettings:
     """Read Java's keys; unknown ones become warnings."""
     broker = config.section(BrokerConfig, values)
     store = config.section(StoreConfig, values)
-    if not 0 <= broker.listen_port <= 65_534:
-        raise ConfigError(f"listenPort={broker.listen_port}: 0 to 65534 are possible")
+    if broker.listen_port and not 3 <= broker.listen_port <= 65_534:
+        why = "as port - 2 and + 1 are taken too; 0 takes free ones"
+        raise ConfigError(f"listenPort={broker.listen_port}: 3 to 65534 are possible, {why}")
     if broker.default_message_request_mode not in ("PULL", "POP"):
         raise ConfigError(f"defaultMessageRequestMode={broker.default_message_request_mode}: PULL and POP are known")
     ha = config.section(HaConfig, values)
@@ -52,7 +50,11 @@ def load_settings(values: Mapping[str, str]) -> BrokerSettings:
     broker_id = _broker_id(broker)
     broker = dataclasses.replace(broker, broker_ip1=ip, broker_ip2=broker.broker_ip2 or ip, broker_id=broker_id)
     known = [key for key in values if key not in _NOT_OURS]
-    warnings = config.unknown_keys(known, (BrokerConfig, StoreConfig, HaConfig)) + _role_warnings(broker, ha)
+    warnings = [
+        *config.unknown_keys(known, (BrokerConfig, StoreConfig, HaConfig)),
+        *_role_warnings(broker, ha),
+        *_address_warnings(broker, ip),
+    ]
     return BrokerSettings(broker, store, how, tuple(warnings), ha)
 
 
@@ -72,6 +74,16 @@ def _role_warnings(broker: BrokerConfig, ha: HaConfig) -> list[str]:
         why = "the master itself is counted. Set inSyncReplicas=2 to have every acknowledged message on a slave, too"
         return [f"brokerRole=SYNC_MASTER with inSyncReplicas=1 waits for nobody: {why}"]
     return []
+
+
+def _address_warnings(broker: BrokerConfig, ip: str) -> list[str]:
+    """Clients that learn of us elsewhere would look for us on their own machine."""
+    name_servers = split_addresses(broker.namesrv_addr or "")
+    elsewhere = [at for at in name_servers if not is_loopback(at.rpartition(":")[0].strip("[]"))]
+    if not elsewhere or not is_loopback(ip):
+        return []
+    advice = "If there are clients elsewhere, set bindAddress=0.0.0.0, and brokerIP1 to an address that they reach"
+    return [f"only this machine can reach {ip}, as which the broker registers with {';'.join(elsewhere)}. {advice}"]
 
 
 def _advertise(broker: BrokerConfig) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from cometmq.broker.saved import Saved
+from cometmq.errors import StoreError
 from cometmq.store.engine import Store
 
 
@@ -15,16 +16,27 @@ class Upkeep:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._thread = ThreadPoolExecutor(1, "cometmq-upkeep")
+        self._round = asyncio.Lock()
 
     async def write_queues(self) -> None:
         """Write out what the queue and index files lack."""
-        job = self._store.prepare_maintenance()
-        if job is None:
-            return
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, job.run)
-        finally:
-            self._store.finish_maintenance(job)
+        await self._maintain()
+
+    async def settle(self, what: str) -> None:
+        """A checkpoint of now, so that what was deleted stays so after a kill; raises if there can be none."""
+        if not await self._maintain(thorough=True):
+            why = self._store.fault or "the disk is full"
+            raise StoreError(f"{what} is deleted, but a restart can bring it back, as no checkpoint was written: {why}")
+
+    async def _maintain(self, *, thorough: bool = False) -> bool:
+        async with self._round:
+            job = self._store.prepare_maintenance(thorough=thorough)
+            assert job is not None  # all others that the store makes begin and end within one turn
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, job.run)
+            finally:
+                self._store.finish_maintenance(job)
+            return job.complete
 
     async def save(self, table: Saved) -> None:
         """Save a table if it has changed."""

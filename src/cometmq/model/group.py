@@ -6,11 +6,17 @@ Mirrors: SubscriptionGroupConfig.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+RETRY_KINDS: Final = ("CUSTOMIZED", "EXPONENTIAL")
+EXPONENTIAL_RETRIES: Final = {"initial": 5_000, "max": 7_200_000, "multiplier": 2}  # ms, ms, and times
+CUSTOMIZED_RETRIES_MS: Final = tuple(
+    second * 1_000 for second in (1, 5, 10, 30, *range(60, 601, 60), 1_200, 1_800, 3_600, 7_200)
+)
 
 
 def _custom_retry() -> dict[str, Any]:
-    return {"type": "CUSTOMIZED"}
+    return {"type": RETRY_KINDS[0]}
 
 
 def _flag(value: Any) -> bool:
@@ -23,7 +29,7 @@ def _number(value: Any) -> int:
 
 @dataclass(slots=True)
 class GroupConfig:
-    """How a group consumes on one broker. `group_retry_policy` and `subscription_data_set` are kept as they came."""
+    """How a group consumes on one broker. `subscription_data_set` is kept as it came."""
 
     name: str
     consume_enable: bool = True

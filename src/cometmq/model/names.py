@@ -113,3 +113,8 @@ def group_fault(group: str) -> str | None:
     if len(group) > GROUP_LENGTH_MAX:
         return f"The specified group: {group}, is longer than group max length: {GROUP_LENGTH_MAX}"
     return None
+
+
+def lite_queue(topic: str, lite_topic: str) -> str:
+    """The queue of a lite topic: a light one, named after the topic that holds it."""
+    return f"{LMQ_PREFIX}${topic}${lite_topic}"

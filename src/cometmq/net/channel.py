@@ -123,8 +123,9 @@ class Channel(asyncio.Protocol):
         return self._transport is not None and not self.closed.done()
 
     @property
-    def unfinished_frame(self) -> bool:
-        return self._decoder.unfinished
+    def unfinished_frame(self) -> tuple[int, int]:
+        """Size of the frame that has arrived in part, 0 if there is none, and a number that tells it from the next."""
+        return self._decoder.unfinished, self._decoder.begun_count
 
     def send(self, *buffers: Body) -> None:
         """Queue bytes; what one turn of the loop queued leaves together."""

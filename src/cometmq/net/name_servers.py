@@ -15,6 +15,7 @@ import asyncio
 import logging
 import socket
 import urllib.request
+from http.client import HTTPException
 from typing import Final
 
 from cometmq.errors import CometError
@@ -45,11 +46,13 @@ class NameServers:
                     self._take([found for name in self._given for found in await _resolve(name)])
             elif self._url:
                 self._take(split_addresses(await asyncio.to_thread(_get, self._url)))
-        except (CometError, OSError, ValueError) as failed:
+        except (CometError, OSError, ValueError, HTTPException) as failed:
             source = self._url if not self._given else ";".join(self._given)
             log.warning("cannot look up the name servers at %s: %s; keeping %s", source, failed, self.addresses)
 
     def _take(self, found: list[str]) -> None:
+        for address in found:
+            split_address(address)  # an address server may answer with a page for people
         if found and found != self.addresses:
             log.info("the name servers are now %s", ";".join(found))
             self.addresses = found

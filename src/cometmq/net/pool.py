@@ -21,7 +21,7 @@ RETIRE_S: Final = 5.0
 def split_address(address: str) -> tuple[str, int]:
     """`host:port`, or `[v6]:port`, as two values."""
     host, separator, port = address.strip().rpartition(":")
-    if not separator or not port.isdecimal() or len(port) > 5 or int(port) > _PORT_MAX:
+    if not separator or not host or "/" in host or not port.isdecimal() or len(port) > 5 or int(port) > _PORT_MAX:
         raise PeerUnreachable(f"{address!r} is not an address: host:port is expected")
     return host.strip("[]"), int(port)
 

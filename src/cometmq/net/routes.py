@@ -6,8 +6,9 @@
             return OffsetReply(self._store.max_offset(request.topic, request.queue_id))
 
 A handler returns a header (success), or calls `call.reply(...)` itself, now or later, and returns `LATER`.
-An `async def` handler runs as a task of the server, and so does what a plain one returns to be awaited. What a
-handler raises from the tree in `errors` becomes the answer; this is the one place where an error becomes a code.
+An `async def` handler runs as a task of the server, and so does what a plain one returns to be awaited; beyond
+`UNDER_WAY_MAX` of them, who asks is turned away as busy. What a handler raises from the tree in `errors` becomes the
+answer; this is the one place where an error becomes a code.
 
 Mirrors: NettyRemotingAbstract.processRequestCommand.
 """
@@ -20,13 +21,15 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from cometmq.errors import CometError
+from cometmq.errors import CometError, RequestRefused
 from cometmq.net.channel import Channel
 from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, VERSION_GO_AWAY, ResponseCode
 from cometmq.wire.command import Body, Command, encode_head
 from cometmq.wire.schema import Empty, Header
 
 log = logging.getLogger("cometmq.net")
+
+UNDER_WAY_MAX: Final = 10_000  # tasks of slow handlers
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -160,6 +163,10 @@ class Routes:
             call.refuse(error)
             return
         if is_slow or (answer is not LATER and inspect.iscoroutine(answer)):
+            if len(self._tasks) >= UNDER_WAY_MAX:
+                answer.close()
+                call.refuse(RequestRefused("SYSTEM_BUSY", "[OVERLOAD]system busy, start flow control for a while"))
+                return
             task = asyncio.get_running_loop().create_task(self._finish(call, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

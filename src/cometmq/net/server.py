@@ -1,7 +1,8 @@
 """A listening socket and its connections, with the limits that keep strangers from costing much.
 
-Idle connections are closed after `idle_s`, those with half a frame after `unfinished_s`; one sweep looks at
-all of them, so a connection costs no timer.
+Idle connections are closed after `idle_s`, those that went silent in the middle of a frame after `unfinished_s`, and
+those whose frame comes more slowly than `SLOWEST_BYTES_S`; one sweep looks at all of them, so a connection costs no
+timer.
 
 Mirrors: NettyRemotingServer.
 """
@@ -9,6 +10,7 @@ Mirrors: NettyRemotingServer.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Callable, Iterable
@@ -21,6 +23,7 @@ log = logging.getLogger("cometmq.net")
 
 IDLE_S: Final = 120.0
 UNFINISHED_S: Final = 10.0
+SLOWEST_BYTES_S: Final = 32 * 1024  # so fast a frame must come, once `unfinished_s` have passed
 SWEEP_S: Final = 5.0
 CONNECTIONS_MAX: Final = 10_000
 
@@ -34,10 +37,26 @@ def bind(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except (OSError, OverflowError) as refused:
         sock.close()
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {refused}. Is another process there? Choose another port or stop it."
-        ) from None
+        raise ConfigError(f"cannot listen on {host}:{port}: {_why_not(refused)}") from None
     return sock
+
+
+def _why_not(refused: OSError | OverflowError) -> str:
+    if isinstance(refused, OverflowError):
+        return "a port is a number from 0 to 65535"
+    if isinstance(refused, socket.gaierror):
+        return f"{refused.strerror}. Give an address of this machine, 0.0.0.0 for all of them"
+    hint = {
+        errno.EADDRINUSE: "Another process is there: stop it, or choose another port",
+        errno.EADDRNOTAVAIL: "It is no address of this machine: choose one that is, 0.0.0.0 for all of them",
+        errno.EACCES: "Ports below 1024 are for the system: choose another one",
+    }.get(refused.errno or 0)
+    return f"{refused.strerror}. {hint}" if hint else str(refused)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    return host == "localhost" or host.startswith(("127.", "::1"))
 
 
 def bind_group(host: str, port: int, shifts: Iterable[int]) -> list[socket.socket]:
@@ -111,6 +130,7 @@ class Server:
         self._sweep_s = min(SWEEP_S, idle_s / 2, unfinished_s / 2)
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
+        self._unfinished: dict[Channel, tuple[int, float]] = {}  # which frame, and when a sweep first saw it
         self._closing = False
         self.channels: set[Channel] = set()
 
@@ -145,12 +165,19 @@ class Server:
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
+        seen, self._unfinished = self._unfinished, {}
         for channel in list(self.channels):
             silent_s = now - channel.last_read
+            size, number = channel.unfinished_frame
             if silent_s > self._idle_s:
                 channel.close(f"silent for {silent_s:.0f} s")
-            elif channel.unfinished_frame and silent_s > self._unfinished_s:
-                channel.close(f"a frame was left unfinished for {silent_s:.0f} s")
+            elif size:
+                before = seen.get(channel)
+                since = before[1] if before is not None and before[0] == number else now
+                if silent_s > self._unfinished_s or now - since > self._unfinished_s + size / SLOWEST_BYTES_S:
+                    channel.close(f"a frame was left unfinished for {max(silent_s, now - since):.0f} s")
+                else:
+                    self._unfinished[channel] = number, since
         self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
     async def drain(self, on_request: RequestSink, wait_s: float) -> None:

@@ -13,7 +13,7 @@ Mirrors: MessageDecoder.encodeMessages, MessageExtEncoder.encode(MessageExtBatch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import Final
 
@@ -33,27 +33,40 @@ SubRecord = tuple[int, Body, bytes]
 
 def split_batch(body: Body) -> list[SubRecord]:
     """The messages of a batch. Message bodies are views into `body`."""
+    (found,) = split_parts(body, len(body))
+    return found
+
+
+def split_parts(body: Body, count_max: int) -> Iterator[list[SubRecord]]:
+    """The same in parts of so many messages, for who has others to serve in between."""
     view = memoryview(body)
     end = len(view)
     found: list[SubRecord] = []
-    at = 0
+    at = before = 0
     while at < end:
+        if len(found) == count_max:
+            yield found
+            before += count_max
+            found = []
         if end - at < SUB_RECORD_SIZE_MIN:
-            raise _lie(len(found), f"needs {SUB_RECORD_SIZE_MIN} bytes, but only {end - at} are left")
+            raise _lie(before + len(found), f"needs {SUB_RECORD_SIZE_MIN} bytes, but only {end - at} are left")
         flag, body_size = _READ_HEAD.unpack_from(view, at)
         body_at = at + _HEAD.size
         body_end = body_at + body_size
         properties_at = body_end + _PROPERTIES_SIZE.size
         if body_size < 0 or properties_at > end:
-            raise _lie(len(found), f"claims a body of {body_size} bytes where {end - body_at} are left")
+            raise _lie(before + len(found), f"claims a body of {body_size} bytes where {end - body_at} are left")
         (properties_size,) = _PROPERTIES_SIZE.unpack_from(view, body_end)
         at = properties_at + properties_size
         if properties_size < 0 or at > end:
-            raise _lie(len(found), f"claims properties of {properties_size} bytes where {end - properties_at} are left")
+            raise _lie(
+                before + len(found),
+                f"claims properties of {properties_size} bytes where {end - properties_at} are left",
+            )
         found.append((flag, view[body_at:body_end], bytes(view[properties_at:at])))
     if not found:
         raise RequestRefused("SYSTEM_ERROR", "the batch is empty: its body must hold at least one message")
-    return found
+    yield found
 
 
 def _lie(index: int, what: str) -> RequestRefused:

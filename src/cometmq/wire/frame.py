@@ -27,17 +27,18 @@ _FRAME_SIZE_MIN: Final = 4  # the header length field
 class FrameDecoder:
     """Cuts one connection's bytes into frames; keeps at most one unfinished frame."""
 
-    __slots__ = ("_kept", "_needed", "_size_max")
+    __slots__ = ("_kept", "_needed", "_size_max", "begun_count")
 
     def __init__(self, size_max: int = FRAME_SIZE_MAX) -> None:
         self._size_max = size_max
         self._kept = bytearray()
         self._needed = LENGTH_SIZE
+        self.begun_count = 0  # frames that did not come in one piece: tells one from the next
 
     @property
-    def unfinished(self) -> bool:
-        """Whether part of a frame has arrived and the rest has not."""
-        return bool(self._kept)
+    def unfinished(self) -> int:
+        """Size of the frame of which a part has arrived and the rest has not; 0 if there is none."""
+        return self._needed if self._kept else 0
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
         """Yield the frames that `data` completes, then raise `ProtocolError` if a length cannot be right."""
@@ -60,5 +61,7 @@ class FrameDecoder:
             yield view[at + LENGTH_SIZE : at + needed]
             at += needed
             needed = LENGTH_SIZE
-        self._kept += view[at:]
-        self._needed = needed
+        if at < end:
+            self._kept += view[at:]
+            self._needed = needed
+            self.begun_count += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from cometmq.wire.command import Command
 from cometmq.wire.requests.admin import (
     AllGroupConfigReply,
     AllTopicConfigReply,
+    CleanUnusedTopic,
     CreateGroup,
     CreateGroupList,
     CreateTopic,
@@ -100,6 +103,43 @@ async def test_a_deleted_topic_begins_anew(broker: StartBroker) -> None:
         await send(channel)
         assert OffsetReply.read((await channel.call(GetMaxOffset("orders", 0))).ext).offset == 1
         assert (await table(channel, GetAllConsumerOffset()))["offsetTable"] == {}
+
+
+async def test_what_was_answered_as_deleted_stays_so_after_a_kill(broker: StartBroker, tmp_path: Path) -> None:
+    async with broker() as (_, channel):
+        await send(channel)
+        await send(channel, "kept")
+        await channel.call(DeleteTopicInBroker("orders"))
+        killed = shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    async with broker(storePathRootDir=str(killed)) as (_, channel):
+        assert not (killed / "consumequeue" / "orders").exists()
+        await send(channel)
+        for topic in ("orders", "kept"):
+            assert OffsetReply.read((await channel.call(GetMaxOffset(topic, 0))).ext).offset == 1
+
+
+async def test_queues_without_a_topic_are_cleaned_and_stay_away_after_a_kill(
+    broker: StartBroker, tmp_path: Path
+) -> None:
+    async with broker() as (_, channel):
+        await send(channel)
+        await send(channel, "kept")
+    for saved in (tmp_path / "store" / "config").glob("topics.json*"):
+        table = fastjson.loads(saved.read_bytes())
+        table["topicConfigTable"].pop("orders", None)
+        saved.write_bytes(fastjson.dumps(table))
+    async with broker() as (_, channel):
+        await channel.call(CleanUnusedTopic())
+        killed = shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    async with broker(storePathRootDir=str(killed)):
+        assert [folder.name for folder in (killed / "consumequeue").iterdir()] == ["kept"]
+
+
+async def test_a_topic_deleted_and_made_again_in_one_breath_is_there(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        await channel.call(create())
+        await asyncio.gather(channel.call(DeleteTopicInBroker("orders")), channel.call(create()))
+        assert (await ask(channel, GetTopicConfig("orders"))).code == ResponseCode.SUCCESS
 
 
 async def test_deleting_a_topic_takes_the_retry_topics_of_its_groups(broker: StartBroker) -> None:
@@ -230,6 +270,11 @@ _DEEP = b'{"groupName":"g","subscriptionDataSet":' + b"[" * 300 + b"]" * 300 + b
         (b'{"groupName":"g","retryQueueNums":99999999999}', ResponseCode.SYSTEM_ERROR),
         (b'{"groupName":"g","brokerId":99999999999999999999999}', ResponseCode.SYSTEM_ERROR),
         (b'{"groupName":"g","groupRetryPolicy":[]}', ResponseCode.SYSTEM_ERROR),
+        (b'{"groupName":"g","groupRetryPolicy":{"exponentialRetryPolicy":{"max":"x"}}}', ResponseCode.SYSTEM_ERROR),
+        (
+            b'{"groupName":"g","groupRetryPolicy":{"customizedRetryPolicy":{"next":["soon"]}}}',
+            ResponseCode.SYSTEM_ERROR,
+        ),
         (_DEEP, ResponseCode.SYSTEM_ERROR),
         (b"[]", ResponseCode.SYSTEM_ERROR),
         (b"{nope", ResponseCode.SYSTEM_ERROR),

@@ -32,3 +32,40 @@ def test_queues_and_index_stay_where_java_keeps_them() -> None:
     settings = load_settings({"storePathRootDir": "/s", "storePathConsumeQueue": "/q", "storePathIndex": "/i"})
     assert (settings.store.consume_queue_dir, settings.store.index_dir) == ("/s/consumequeue", "/s/index")
     assert len(settings.warnings) == 2
+
+
+@pytest.mark.parametrize("port", ["-1", "1", "2", "65535"])
+def test_a_port_must_leave_room_for_its_neighbours(port: str) -> None:
+    with pytest.raises(ConfigError, match=f"listenPort={port}: 3 to 65534"):
+        load_settings({"listenPort": port})
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("flushDiskTyp", "; did you mean flushDiskType?"),
+        ("brokername", "; did you mean brokerName?"),
+        ("aclEnable", ""),
+        ("storePathConsumeQueue", ""),  # storePathCommitLog would be another thing
+        ("sendMessageThreadPoolNums", ""),
+    ],
+)
+def test_an_unknown_key_is_told_with_what_was_meant_if_that_is_clear(key: str, hint: str) -> None:
+    assert load_settings({key: "1"}).warnings == (f"the key {key} is not known and has no effect{hint}",)
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({"namesrvAddr": "10.0.0.1:9876"}, True),
+        ({"namesrvAddr": "127.0.0.1:9876;namesrv:9876"}, True),
+        ({"namesrvAddr": "10.0.0.1:9876", "bindAddress": "0.0.0.0", "brokerIP1": "127.0.0.1"}, True),
+        ({"namesrvAddr": "10.0.0.1:9876", "bindAddress": "0.0.0.0", "brokerIP1": "10.0.0.2"}, False),
+        ({"namesrvAddr": "127.0.0.1:9876;localhost:9877;[::1]:9878"}, False),
+        ({}, False),
+    ],
+)
+def test_who_registers_elsewhere_with_an_address_of_this_machine_only_is_warned(
+    keys: dict[str, str], warned: bool
+) -> None:
+    assert any("only this machine can reach 127.0.0.1" in text for text in load_settings(keys).warnings) is warned

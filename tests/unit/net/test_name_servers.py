@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -54,11 +55,24 @@ async def test_an_address_server_is_asked(domain: str) -> None:
 async def test_a_failing_address_server_keeps_what_is_known(domain: str, monkeypatch: pytest.MonkeyPatch) -> None:
     servers = NameServers(address_server=address_server_url(domain))
     await servers.refresh()
-    for status, body in ((500, b"oops"), (200, b"")):
+    for status, body in ((500, b"oops"), (200, b""), (200, b"<html>Sign in</html>")):
         monkeypatch.setattr(Answers, "status", status)
         monkeypatch.setattr(Answers, "body", body)
         await servers.refresh()
         assert servers.addresses == ["127.0.0.1:9876", "127.0.0.1:9877"]
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort", b""])
+async def test_what_is_no_address_server_leaves_none(said: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        servers = NameServers(address_server="http://{}:{}/".format(*server.sockets[0].getsockname()))
+        await servers.refresh()
+    assert servers.addresses == []
 
 
 @pytest.mark.parametrize("name", ["no-port", "host.invalid:9876"])

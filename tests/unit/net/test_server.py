@@ -10,15 +10,16 @@ import pytest
 
 from cometmq.errors import ConfigError
 from cometmq.net import channel as channel_module
+from cometmq.net import routes as routes_module
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 from cometmq.net.routes import Routes, handles
-from cometmq.net.server import bind, bind_group
+from cometmq.net.server import SLOWEST_BYTES_S, bind, bind_group
 from cometmq.wire.codes import FLAG_ONE_WAY, ResponseCode, SerializeType
 from cometmq.wire.command import Command, encode_command
 from cometmq.wire.requests.consume import GetMaxOffset, GetMinOffset, UpdateConsumerOffset
 
-from .support import UNKNOWN_CODE, Answers, run, serving, until
+from .support import UNKNOWN_CODE, Answers, Raw, run, serving, until
 
 
 def ask(topic: str = "T", queue_id: int = 0, opaque: int = 0, form: SerializeType = SerializeType.JSON) -> bytes:
@@ -269,6 +270,64 @@ def test_half_a_frame_is_closed_before_an_idle_connection() -> None:
     run(test())
 
 
+def test_a_frame_that_trickles_in_is_closed() -> None:
+    async def test() -> None:
+        async with serving(idle_s=60, unfinished_s=0.1) as running:
+            peer = await running.raw()
+            trickling = asyncio.create_task(_trickle(peer, b"\0\0\x04\0" + bytes(1_000)))
+            await peer.closed()
+            await trickling
+            assert not running.server.channels
+
+    run(test())
+
+
+async def _trickle(peer: Raw, data: bytes) -> None:
+    """Never silent for long, and never done."""
+    for byte in data:
+        if peer.reader.at_eof() or peer.writer.is_closing():
+            return
+        peer.writer.write(bytes([byte]))
+        await asyncio.sleep(0.01)
+
+
+def test_a_large_frame_may_take_its_time_and_so_may_many() -> None:
+    async def test() -> None:
+        async with serving(idle_s=60, unfinished_s=0.1) as running:
+            loop = asyncio.get_running_loop()
+            large, many = await running.raw(), await running.raw()
+            data = encode_command(GetMaxOffset("t", 1).command(bytes(100_000)))
+            assert len(data) / SLOWEST_BYTES_S > 2
+            began, half = loop.time(), len(ask()) // 2
+            many.writer.write(ask()[:half])
+            for at in range(0, len(data), 2_000):
+                large.writer.write(data[at : at + 2_000])
+                many.writer.write(ask()[half:] + ask()[:half])  # there is always an unfinished one, each time another
+                await asyncio.sleep(0.01)
+            assert loop.time() - began > 0.4
+            assert len(await large.commands(1)) == 1
+            await many.commands(len(data) // 2_000)
+
+    run(test())
+
+
+def test_slow_handlers_have_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes_module, "UNDER_WAY_MAX", 3)
+
+    async def test() -> None:
+        async with serving() as running:
+            peer = await running.raw()
+            slow = [encode_command(GetMinOffset("t", at).command()) for at in range(5)]
+            peer.writer.write(b"".join(slow) + ask())
+            codes = sorted(answer.code for answer in await peer.commands(6))
+            busy = int(ResponseCode.SYSTEM_BUSY)
+            assert codes == [0, 0, 0, 0, busy, busy]  # three slow ones and the quick one
+            peer.writer.write(slow[0])
+            assert [answer.code for answer in await peer.commands(1)] == [0]  # they are done: there is room again
+
+    run(test())
+
+
 def test_too_many_connections() -> None:
     async def test() -> None:
         async with serving(connections_max=2) as running:
@@ -328,8 +387,17 @@ def test_taken_port_is_explained() -> None:
 
 @pytest.mark.parametrize("port", [-1, 65_536, 100_000])
 def test_port_out_of_range(port: int) -> None:
-    with pytest.raises(ConfigError, match="cannot listen"):
+    with pytest.raises(ConfigError, match=r"cannot listen on .*a port is a number from 0 to 65535"):
         bind("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("host", "hint"),
+    [("203.0.113.9", "It is no address of this machine"), ("no.such.host.invalid", "Give an address of this machine")],
+)
+def test_an_address_that_is_not_ours_is_explained(host: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint):
+        bind(host, 0)
 
 
 def test_group_of_free_ports() -> None:

@@ -6,6 +6,7 @@ Mirrors: AdminBrokerProcessor (cleanExpiredConsumeQueue, cleanUnusedTopic, delet
 from __future__ import annotations
 
 from cometmq.broker.topics import Topics
+from cometmq.broker.upkeep import Upkeep
 from cometmq.model import names
 from cometmq.net.routes import DONE, Call, handles
 from cometmq.store.engine import Store
@@ -16,9 +17,10 @@ from cometmq.wire.schema import Header
 class CleaningHandlers:
     """Serves operators who want room now."""
 
-    def __init__(self, topics: Topics, store: Store) -> None:
+    def __init__(self, topics: Topics, store: Store, upkeep: Upkeep) -> None:
         self._topics = topics
         self._store = store
+        self._upkeep = upkeep
 
     @handles(CleanExpiredConsumeQueue)
     def clean_expired(self, request: CleanExpiredConsumeQueue, call: Call) -> Header:
@@ -26,12 +28,13 @@ class CleaningHandlers:
         return DONE
 
     @handles(CleanUnusedTopic)
-    def clean_unused(self, request: CleanUnusedTopic, call: Call) -> Header:
+    async def clean_unused(self, request: CleanUnusedTopic, call: Call) -> Header:
         stored = {topic for topic, *_ in self._store.queues()}
         for topic in stored:
             kept = topic in self._topics or self._topics.is_system(topic) or topic.startswith(names.LMQ_PREFIX)
             if not kept:
                 self._store.delete_topic(topic)
+        await self._upkeep.settle("what no topic owns")
         return DONE
 
     @handles(DeleteExpiredCommitLog)

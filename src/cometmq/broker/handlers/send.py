@@ -8,7 +8,7 @@ Mirrors: SendMessageProcessor, AbstractSendMessageProcessor.msgCheck.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from operator import itemgetter
 from typing import Final
 
@@ -30,6 +30,8 @@ from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessag
 _MULTI_TAG: Final = "MULTI_TAG"
 
 DESTINATIONS_MAX: Final = 10_000
+
+Answer = Later | Coroutine[None, None, None]  # what is left to do is awaited
 
 # Of a V2 header: what repeats from send to send, how many fields a plain one has, and digits that surely fit a long.
 _REPEATED: Final = itemgetter(*"abcdefhjkmn")
@@ -62,7 +64,7 @@ class Send:
         self._destinations: dict[tuple[str, ...], Destination] = {}
 
     @handles(SendMessageV2, raw=True)
-    def send_v2(self, ext: Mapping[str, str], call: Call) -> Later:
+    def send_v2(self, ext: Mapping[str, str], call: Call) -> Answer:
         """A producer's sends to one queue differ in born time and properties only: the rest is checked once."""
         try:
             key = _REPEATED(ext)
@@ -72,10 +74,10 @@ class Send:
             return self.send(SendMessageV2.read(ext), call)
         if destination is None or len(ext) != _PLAIN_FIELDS or not born.isdecimal() or len(born) > _SURE_DIGITS:
             request = SendMessageV2.read(ext)
-            self.send(request, call)
+            answer = self.send(request, call)
             if not request.batch and request.queue_id >= 0:
                 self._remember(key, request)
-            return LATER
+            return answer
         try:
             self._admission.check()
             self._intake.take(destination, int(born), ext.get("i", ""), call)
@@ -95,7 +97,7 @@ class Send:
         self._destinations.clear()
 
     @handles(SendMessage, SendBatchMessage)
-    def send(self, request: AnySend, call: Call) -> Later:
+    def send(self, request: AnySend, call: Call) -> Answer:
         try:
             # The header decides, not the code, as in the original.
             return self._send_batch(request, call) if request.batch else self._send_one(request, call)
@@ -136,7 +138,7 @@ class Send:
         found[properties.DELAY] = "-1"
         self._intake.take_special(destination, request.born_timestamp, found, call, dead)
 
-    def _send_batch(self, request: AnySend, call: Call) -> Later:
+    def _send_batch(self, request: AnySend, call: Call) -> Answer:
         self._admission.check()
         topic = self._targets.topic(request, call)
         if request.topic.startswith(names.RETRY_PREFIX):
@@ -149,8 +151,14 @@ class Send:
             found = {**outer, **self._own_properties, properties.INNER_NUM: str(count)}
             self._batches.take_whole(destination, request.born_timestamp, found, count, call)
             return LATER
-        self._batches.take(_destination(request, queue_id, topic), request.born_timestamp, outer, call)
-        return LATER
+        rest = self._batches.take(_destination(request, queue_id, topic), request.born_timestamp, outer, call)
+        return LATER if rest is None else self._finish(rest)
+
+    async def _finish(self, rest: Coroutine[None, None, None]) -> None:
+        try:
+            await rest
+        except RequestRefused as refused:
+            raise self._with_fields(refused) from None
 
 
 def _destination(request: AnySend, queue_id: int, topic: TopicConfig, more_flags: int = 0) -> Destination:

@@ -5,11 +5,14 @@ A change is saved before it is answered. Mirrors: AdminBrokerProcessor.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from cometmq.broker.attributes import parse_changes
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.handlers.paging import page_asked_for
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.topics import Topics
+from cometmq.broker.upkeep import Upkeep
 from cometmq.errors import RequestRefused
 from cometmq.model import names
 from cometmq.model.topic import TopicConfig
@@ -34,11 +37,12 @@ _REMARK = "not set any response code"
 class TopicHandlers:
     """Answers admin tools, clients that create topics, and slaves that copy the table."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics, offsets: Offsets, store: Store) -> None:
+    def __init__(self, config: BrokerConfig, topics: Topics, offsets: Offsets, store: Store, upkeep: Upkeep) -> None:
         self._config = config
         self._topics = topics
         self._offsets = offsets
         self._store = store
+        self._upkeep = upkeep
 
     @handles(CreateTopic)
     def create(self, request: CreateTopic, call: Call) -> Later:
@@ -88,7 +92,7 @@ class TopicHandlers:
             raise RequestRefused("INVALID_PARAMETER", "MIXED message type is not supported.")
 
     @handles(DeleteTopicInBroker)
-    def delete(self, request: DeleteTopicInBroker, call: Call) -> Header:
+    def delete(self, request: DeleteTopicInBroker, call: Call) -> Awaitable[Header]:
         name = request.topic
         if not name or name.isspace():
             raise RequestRefused("INVALID_PARAMETER", "The specified topic is blank.")
@@ -100,6 +104,10 @@ class TopicHandlers:
                 doomed += [topic for topic in retry_topics if topic in self._topics]
         for topic in doomed:
             self._delete(topic)
+        return self._settle(f"the topic {name}")
+
+    async def _settle(self, deleted: str) -> Header:
+        await self._upkeep.settle(deleted)
         return DONE
 
     def _delete(self, name: str) -> None:

@@ -14,12 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cometmq.store.delivery_time import delay_levels_ms
-
-DEFAULT_DELAYS_MS: Final = tuple(delay_levels_ms("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"))
-INITIAL_MS: Final = 5_000
-MAX_MS: Final = 7_200_000
-MULTIPLIER: Final = 2
+from cometmq.model.group import CUSTOMIZED_RETRIES_MS, EXPONENTIAL_RETRIES
 
 _FIRST: Final = 2  # the first two entries are not for retries, as with delay levels
 _POWER_MAX: Final = 32
@@ -31,11 +26,11 @@ def next_delay_ms(policy: Mapping[str, Any] | None, reconsume_times: int) -> int
     times = max(reconsume_times, 0)
     kind = (policy or {}).get("type", "CUSTOMIZED")
     if kind == "EXPONENTIAL" and (exponential := _part(policy, "exponentialRetryPolicy")) is not None:
-        initial = _number(exponential, "initial", INITIAL_MS)
-        power = min(_number(exponential, "multiplier", MULTIPLIER) ** min(times, _POWER_MAX), _LONG_MAX)
-        return min(_number(exponential, "max", MAX_MS), _as_long(initial * power))
+        initial = _number(exponential, "initial")
+        power = min(_number(exponential, "multiplier") ** min(times, _POWER_MAX), _LONG_MAX)
+        return min(_number(exponential, "max"), _as_long(initial * power))
     customized = _part(policy, "customizedRetryPolicy") if kind == "CUSTOMIZED" else None
-    delays = (customized or {}).get("next") or DEFAULT_DELAYS_MS
+    delays = (customized or {}).get("next") or CUSTOMIZED_RETRIES_MS
     return int(delays[min(times + _FIRST, len(delays) - 1)])
 
 
@@ -44,9 +39,9 @@ def _part(policy: Mapping[str, Any] | None, key: str) -> Mapping[str, Any] | Non
     return part if isinstance(part, Mapping) else None
 
 
-def _number(fields: Mapping[str, Any], key: str, otherwise: int) -> int:
+def _number(fields: Mapping[str, Any], key: str) -> int:
     value = fields.get(key)
-    return otherwise if value is None else int(value)
+    return EXPONENTIAL_RETRIES[key] if value is None else int(value)
 
 
 def _as_long(value: int) -> int:
