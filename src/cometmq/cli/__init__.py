@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from cometmq import __version__
 from cometmq.errors import CometError
 
+EXIT_INTERRUPTED: Final = 130
+
 
 class Command(NamedTuple):
     """Where a command lives. By name: `standalone` stands above this floor and may not be imported from it."""
@@ -59,6 +61,8 @@ def guarded(program: str, module: str, arguments: list[str], function: str = "ru
         print(f"{program}: {error}", file=sys.stderr)
     except OSError as error:
         print(f"{program}: the system refused: {error}", file=sys.stderr)
+    except KeyboardInterrupt:  # before anything had begun that would stop cleanly
+        return EXIT_INTERRUPTED
     return 1
 
 

@@ -41,9 +41,14 @@ def start(values: Mapping[str, str]) -> int:
 
     def announce() -> None:
         bar.close()
-        print(boot_line(broker), promise_line(broker), sep="\n", flush=True)
+        print(boot_line(broker), told_line(broker), promise_line(broker), sep="\n", flush=True)
 
     return serve(broker, announce)
+
+
+def told_line(broker: Broker) -> str:
+    """The address that clients must be able to reach, and where it is from."""
+    return f"Clients are told {broker.address} ({broker.settings.advertised_how})"
 
 
 def promise_line(broker: Broker) -> str:

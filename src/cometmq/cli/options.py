@@ -8,6 +8,7 @@ import logging
 from cometmq import config
 from cometmq.errors import ConfigError, PeerUnreachable
 from cometmq.net.pool import split_address, split_addresses
+from cometmq.net.server import is_loopback
 
 log = logging.getLogger("cometmq")
 
@@ -35,10 +36,6 @@ def check_addresses(addresses: str) -> str:
             f'The Name Server Address[{addresses}] illegal, please set it as follows, "127.0.0.1:9876;192.168.0.1:9876"'
         ) from None
     return addresses
-
-
-def is_loopback(host: str) -> bool:
-    return host == "localhost" or host.startswith(("127.", "::1"))
 
 
 def warn_if_open(host: str, what: str) -> None:

@@ -16,9 +16,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from cometmq.cli import EXIT_INTERRUPTED
+
 log = logging.getLogger("cometmq")
 
-EXIT_INTERRUPTED: Final = 130
 COLLECT_AFTER: Final = 50_000  # new objects between two looks; Python's own number is 700
 SWITCH_S: Final = 0.0005  # so long a thread that reads old messages may keep the loop waiting; else 5 ms
 

@@ -68,7 +68,7 @@ def run_broker(arguments: list[str]) -> int:
     values = broker.broker_values(given.configFile, given.namesrvAddr)
     if given.printConfigItem or given.printImportantConfig:
         settings = load_settings(values)
-        return _print_items(given, settings.broker, settings.store)
+        return _print_items(given, settings.broker, settings.store, settings.ha)
     return broker.start(values)
 
 

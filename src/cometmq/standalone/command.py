@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
 from pathlib import Path
+from shutil import which
 
 from cometmq import __version__, log
+from cometmq.broker.app import FAST_PORT_SHIFT
 from cometmq.broker.promise import promise
 from cometmq.cli import options
 from cometmq.cli.serve import serve
@@ -52,7 +55,9 @@ def run(arguments: list[str]) -> int:
     chosen = Chosen(given.data, given.host, given.namesrv_port, given.broker_port)
     server = Standalone(chosen, options.values_of(given.config))
     options.warn_if_open(server.broker.settings.broker.bind_address, "server")
-    return serve(server, lambda: print(banner(server), flush=True))
+    code = serve(server, lambda: print(banner(server), flush=True))
+    print(f"Stopped. All that was acknowledged is in {server.data}", flush=True)
+    return code
 
 
 def run_cluster(given: argparse.Namespace) -> int:
@@ -81,17 +86,28 @@ def run_cluster(given: argparse.Namespace) -> int:
 
 def banner(server: Standalone) -> str:
     """What listens where, what is promised, where the data is, what to try next."""
-    settings = server.broker.settings
+    broker, settings = server.broker, server.broker.settings
+    name = f"{settings.broker.broker_name} of {settings.broker.broker_cluster_name}"
     namesrv = server.advertised_namesrv
-    told = f"clients are told {server.broker.address} ({settings.advertised_how})"
-    broker = f"{settings.broker.broker_name} of {settings.broker.broker_cluster_name}; {told}"
+    tour = f"{own_command()} tour -n {namesrv}"
+    host, _, _ = server.namesrv.address.rpartition(":")
+    ports = f"{broker.port + FAST_PORT_SHIFT} (fast) and {broker.ha_address.rpartition(':')[2]} (slaves)"
     return "\n".join(
         [
             f"CometMQ {__version__} serves. Ctrl-C stops it.",
             f"  NameServer  {server.namesrv.address}",
-            f"  broker      {broker}",
+            f"  broker      {host}:{broker.port}, {ports}; {name}",
+            f"  clients     are told {broker.address} ({settings.advertised_how})",
             f"  durability  {promise(settings.broker.broker_role, settings.store, settings.ha)}",
             f"  data        {server.data}",
-            f"  try next    any Apache RocketMQ client with namesrvAddr={namesrv}, or mqadmin clusterList -n {namesrv}",
+            f"  try next    {tour}, or any Apache RocketMQ client with namesrvAddr={namesrv}",
         ]
     )
+
+
+def own_command() -> str:
+    """`cometmq` as it can be typed here: by its path where the shell would not find it, as after `make run`."""
+    beside = Path(sys.executable).with_name("cometmq")
+    if which("cometmq") is not None or not beside.exists():
+        return "cometmq"
+    return str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)

@@ -27,6 +27,14 @@ def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     assert "there is no command 'brokr'" in capsys.readouterr().err
 
 
+def test_an_interrupt_before_it_serves_is_no_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cometmq.cli.version.run", interrupted)
+    assert main(["version"]) == 130
+
+
 @pytest.mark.parametrize("arguments", [["version"], ["--version"], ["-V"]])
 def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 0
@@ -37,7 +45,9 @@ def test_the_version_is_printed(arguments: list[str], capsys: pytest.CaptureFixt
     ("arguments", "sentence"),
     [
         (["namesrv", "-c", "no-such-file"], "cannot read the configuration file no-such-file"),
-        (["namesrv", "--port", "99999"], "cannot listen on 127.0.0.1:99999"),
+        (["namesrv", "--port", "99999"], "cannot listen on 127.0.0.1:99999: a port is a number from 0 to 65535"),
+        (["namesrv", "--host", "203.0.113.9"], "It is no address of this machine"),
+        (["standalone", "--broker-port", "2"], "listenPort=2: 3 to 65534 are possible"),
         (["broker", "-n", "nonsense"], "The Name Server Address[nonsense] illegal"),
         (["broker", "-c", "no-such-file"], "cannot read the configuration file no-such-file"),
         (["standalone", "-c", "no-such-file"], "cannot read the configuration file no-such-file"),
@@ -74,6 +84,7 @@ def test_mqbroker_prints_its_settings(tmp_path: Path, capsys: pytest.CaptureFixt
     assert mqbroker(["-c", str(conf), "-p", "-n", "h:1"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert {"brokerName=b", "brokerIP1=10.0.0.1", "namesrvAddr=h:1", "flushDiskType=SYNC_FLUSH"} <= set(lines)
+    assert "inSyncReplicas=1" in lines
     assert mqbroker(["-m"]) == 0
     important = capsys.readouterr().out.splitlines()
     assert "autoCreateTopicEnable=true" in important and not any("brokerName" in line for line in important)

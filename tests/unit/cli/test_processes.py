@@ -59,17 +59,36 @@ async def test_standalone_serves_a_route_to_its_own_broker(tmp_path: Path) -> No
         assert f"data        {tmp_path}/here" in banner
         assert "an acknowledged message is on this machine's disk" in banner and "SYNC_FLUSH" in banner
         namesrv = re.search(r"NameServer +(\S+)", banner)
-        told = re.search(r"clients are told (\S+)", banner)
-        assert namesrv is not None and told is not None
+        broker = re.search(r"broker +127\.0\.0\.1:(\d+), (\d+) \(fast\) and (\d+) \(slaves\)", banner)
+        told = re.search(r"clients +are told (\S+)", banner)
+        assert namesrv is not None and told is not None and broker is not None
+        port, fast, slaves = map(int, broker.groups())
+        assert (told[1], fast, slaves) == (f"127.0.0.1:{port}", port - 2, port + 1)
+        assert f"tour -n {namesrv[1]}" in banner
         channel = await connect(namesrv[1])
         route = decode_route((await channel.call(GetRouteInfo(AUTO_CREATE_TOPIC))).body)
         assert route.brokers[0].addrs == {0: told[1]}
         assert (route.brokers[0].broker_name, route.brokers[0].cluster) == ("broker-a", "DefaultCluster")
         channel.close()
         process.send_signal(signal.SIGINT)
+        assert lines_until(process, "Stopped")
         assert process.wait(30) == 0
     assert (tmp_path / "here" / "commitlog").is_dir()
     assert not (tmp_path / "here" / "abort").exists()
+
+
+def test_a_broker_says_what_clients_are_told_and_by_whose_choice(tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("listenPort=0\nbindAddress=0.0.0.0\nstorePathRootDir=here\n")
+    with running(tmp_path, "-m", "cometmq.cli", "broker", "-c", "broker.conf") as process:
+        lines = lines_until(process, "acknowledged message")
+        boot, told = (
+            re.search(pattern, "\n".join(lines)) for pattern in (r"\[broker-a, (.+?)\]", r"told (.+) \((.+)\)")
+        )
+        assert boot is not None and told is not None
+        assert told[1] == boot[1] and "brokerIP1 is not set" in told[2]
+        assert "without authentication" in "\n".join(lines)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
 
 
 HANGING = """
