@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.sdk.conftest import Server
@@ -214,6 +215,17 @@ async def test_what_is_refused_before_the_network(server: Server) -> None:
             await producer.send(Message(new(), b"x", properties={"a": "é" * 20_000}))
         with pytest.raises(InvalidMessage, match="system"):
             await producer.send(Message("SCHEDULE_TOPIC_XXXX", b"x"))
+        with pytest.raises(InvalidArgument, match="time zone"):
+            await producer.send(Message(new(), b"x"), at=datetime.now())  # noqa: DTZ005
+        body: Any = b"a body alone"
+        for send in (producer.send, producer.send_oneway, producer.request):
+            with pytest.raises(InvalidMessage, match="a Message is sent, not bytes"):
+                await send(body)
+        with pytest.raises(InvalidMessage, match="a Message is sent, not bytes"):
+            await producer.send_batch([Message("t", b"x"), body])
+        with pytest.raises(InvalidMessage, match="a Message is sent, not bytes"):
+            async with producer.pipeline() as pipeline:
+                await pipeline.send(body)
         assert producer.counters == before
 
 

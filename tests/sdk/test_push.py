@@ -419,8 +419,8 @@ def test_bad_options(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"topic": ""}, {"topic": "a b"}, {"tags": "||"}, {"tags": "a|b"}, {"sql": " "}, {"tags": "a", "sql": "b"},
-     {"batch": 0}, {"listener": 5}],
+    [{"topic": ""}, {"topic": "a b"}, {"tags": "||"}, {"tags": "a|b"}, {"tags": "a |||"}, {"sql": " "},
+     {"tags": "a", "sql": "b"}, {"batch": 0}, {"listener": 5}],
     ids=str,
 )  # fmt: skip
 def test_bad_subscriptions(wrong: dict[str, object]) -> None:

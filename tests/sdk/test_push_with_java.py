@@ -7,23 +7,27 @@ from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from tests.interop.clients import client_jars
+from tests.original.jars import VERSION
+from tests.original.programs import java_program
 from tests.sdk.conftest import Server
-from tests.sdk.java_program import java_program
 from tests.sdk.push_kit import consuming, new, producing, until
 
 from cometmq import Message, Producer, ReceivedMessage
 from cometmq.wire import fastjson
 from cometmq.wire.requests.clients import ConsumeMessageDirectly, GetConsumerRunningInfo
 
+PROGRAM = Path(__file__).parent / "java" / "Member.java"
 QUEUES = 4
 START_S = 120.0  # a JVM on a machine that has much else to do
 
 
 @asynccontextmanager
 async def java_member(server: Server, group: str, topic: str, heard: list[tuple[int, int]]) -> AsyncIterator[Process]:
-    command = java_program("Member")
+    command = java_program(PROGRAM, client_jars(VERSION))
     running = await asyncio.create_subprocess_exec(
         *command, server.namesrv, group, topic, stdin=PIPE, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
     )

@@ -6,11 +6,14 @@ import asyncio
 import base64
 import subprocess
 import uuid
+from pathlib import Path
 from typing import Final
 
 import pytest
+from tests.interop.clients import client_jars
+from tests.original.jars import VERSION
+from tests.original.programs import java_program
 from tests.sdk.conftest import Server
-from tests.sdk.java_program import java_program
 
 from cometmq import Decision, Message, Producer
 from cometmq.client import trace
@@ -21,6 +24,7 @@ from cometmq.client.trace_lines import Line, Outcome
 from cometmq.model.names import TRACE_TOPIC
 from cometmq.testing.local_cluster import LocalCluster
 
+PROGRAM = Path(__file__).parent / "java" / "Trace.java"
 TIME, ID, COST = "<time>", "<id>", "<cost>"
 CHANGING: Final = {  # what no two runs have in common, by place
     "Pub": {1: TIME, 4: "<topic>", 5: ID, 10: COST, 12: ID},
@@ -31,7 +35,7 @@ CHANGING: Final = {  # what no two runs have in common, by place
 
 
 async def java(*arguments: str) -> str:
-    command = [*java_program("Trace"), *arguments]
+    command = [*java_program(PROGRAM, client_jars(VERSION)), *arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=90, check=True)
     return done.stdout.decode().strip()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cometmq.client.message import Message, Receipt, property_text
+from cometmq.client.message import Message, Receipt, check_message, property_text
 from cometmq.client.sending import Sender
 from cometmq.errors import InvalidMessage, SendsFailed
 from cometmq.model import names, properties
@@ -45,6 +45,8 @@ def split(messages: Sequence[Message], sender: Sender, size_max: int) -> list[Ch
     """Messages in chunks that a broker takes; refuses what cannot be one batch."""
     if not messages:
         raise InvalidMessage("the batch is empty; give at least one message")
+    for message in messages:
+        check_message(message)
     topic = messages[0].topic
     if topic.startswith(names.RETRY_PREFIX) or topic in names.NOT_SENDABLE_TOPICS:
         raise InvalidMessage(f"{topic} takes no batches")

@@ -23,7 +23,8 @@ def timing_text(delay: timedelta | int | None, at: datetime | None) -> str:
     if at is not None:
         if not isinstance(at, datetime):
             raise InvalidArgument(f"at is a datetime, not {type(at).__name__}")
-        # A time without zone is local time, as everywhere in datetime.
+        if at.tzinfo is None:
+            raise InvalidArgument(f"at is {at}, without a time zone; add one, as in datetime.now(UTC)")
         return f"{properties.TIMER_DELIVER_MS}\x01{int(at.timestamp() * 1000)}\x02"
     if isinstance(delay, timedelta):
         delay_ms = delay // timedelta(milliseconds=1)

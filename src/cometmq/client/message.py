@@ -96,6 +96,18 @@ class Message(msgspec.Struct, frozen=True):
         if self.priority is not None and not 0 <= self.priority < 1 << 31:
             raise InvalidMessage(f"the priority {self.priority} is not a whole number from 0 on")
 
+    def __repr__(self) -> str:
+        """Without the body, which may have megabytes, and be nobody's business in a log."""
+        tags = f" tags={self.tags}" if self.tags is not None else ""
+        keys = f" keys={self.keys!r}" if self.keys else ""
+        return f"<Message {self.topic}{tags}{keys} {len(self.body)}B>"
+
+
+def check_message(message: Message) -> None:
+    """Whether it is one at all: a body alone is soon given by mistake."""
+    if not isinstance(message, Message):
+        raise InvalidMessage(f"a Message is sent, not {type(message).__name__}; make one, as Message(topic, body)")
+
 
 def _check_text(what: str, text: Any) -> None:
     if not isinstance(text, str) or not text:

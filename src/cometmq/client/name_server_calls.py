@@ -24,6 +24,7 @@ class NameServerCalls:
     def __init__(self, namesrv: str, pool: Pool, *, timeout_ms: int, connect_timeout_ms: int) -> None:
         is_url = namesrv.startswith(("http://", "https://"))
         self._servers = NameServers("" if is_url else namesrv, address_server=namesrv if is_url else None)
+        self._namesrv = namesrv
         self._pool = pool
         self._timeout_ms = timeout_ms
         self._connect_timeout_ms = connect_timeout_ms
@@ -60,7 +61,7 @@ class NameServerCalls:
             else:
                 self._first = address
                 return answer
-        told = "; ".join(faults) or "no address is known"
+        told = "; ".join(faults) or f"{self._namesrv} tells no address"
         raise PeerUnreachable(f"no name server answers: {told}. Does one run there? (cometmq namesrv, or mqnamesrv)")
 
     async def route(self, topic: str) -> TopicRoute | None:

@@ -28,6 +28,7 @@ from cometmq.client.message import (
     Receipt,
     ReceivedMessage,
     check_group,
+    check_message,
     check_topic,
     property_text,
 )
@@ -231,6 +232,7 @@ class Producer:
         `unique_key` is an id of the program's own, `attempts` how often this one may be tried.
         """
         sender = self._open()
+        check_message(message)
         more = timing_text(delay, at) if delay is not None or at is not None else ""
         if queue is not None or select is not None or message.sharding_key is not None:
             queue = await self.pin(sender, message, queue, select)
@@ -251,6 +253,7 @@ class Producer:
 
     def post_now(self, message: Message, listener: Listener) -> asyncio.Future[Receipt] | None:
         """`post` of a plain message, if it can leave without waiting for anything; else None, and nothing is done."""
+        check_message(message)
         packs = self._compress_over is not None and len(message.body) > self._compress_over
         if packs or message.sharding_key is not None:
             return None
@@ -272,6 +275,7 @@ class Producer:
         unique_key: str | None = None,
     ) -> Sending:
         """A message as it goes over the wire, packed if it is large."""
+        check_message(message)
         body = message.body
         if self._compress_over is not None and self._compress_over < len(body) <= self._size_max:
             body, packed_flag = await self._pack(body)
@@ -350,6 +354,7 @@ class Producer:
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Write a message to a connection and hope; no broker tells whether it has it."""
         sender = self._open()
+        check_message(message)
         if queue is not None or message.sharding_key is not None:
             queue = await self.pin(sender, message, queue, None)
         sending = await self.prepare(sender, message, queue=queue)

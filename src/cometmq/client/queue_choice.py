@@ -1,8 +1,9 @@
 """Which queue a message goes to: in turn, to who answers fastest, or by its key; away from brokers that failed.
 
-A broker that failed is left out for a second, twice as long each time it fails again, at most `AVOID_S_MAX`; its
-first success ends that. If all failed, all are tried. A key's queue follows from Java's hash of it, so that Python and
-Java producers put the messages of one key into one queue; it is never left out, since order is worth more.
+A broker that failed is left out for a second, twice as long each time it fails again after that, at most
+`AVOID_S_MAX`; its first success ends that. If all failed, all are tried. A key's queue follows from Java's hash of it,
+so that Python and Java producers put the messages of one key into one queue; it is never left out, since order is
+worth more.
 
 Mirrors: MQFaultStrategy, LatencyFaultToleranceImpl, TopicPublishInfo, SelectMessageQueueByHash.
 """
@@ -37,7 +38,7 @@ class QueueChoice:
         self.strategy = strategy
         self._turn = random.randrange(1024)  # producers should not all begin with the same queue
         self._latency_s: dict[str, float] = {}
-        self._failed: dict[str, tuple[int, float]] = {}  # broker → times in a row, avoided until
+        self._failed: dict[str, tuple[float, float]] = {}  # broker → how long it is avoided, until when
 
     def choose(self, queues: Sequence[MessageQueue], now_s: float, not_on: str | None = None) -> MessageQueue:
         """A queue for a message without key; not on the broker that just failed, if there is another."""
@@ -82,8 +83,10 @@ class QueueChoice:
         """A broker took none."""
         if len(self._failed) >= BROKERS_MAX:
             self._failed.clear()
-        times = self._failed.get(broker_name, (0, 0.0))[0] + 1
-        self._failed[broker_name] = times, now_s + min(AVOID_S * 2 ** (times - 1), AVOID_S_MAX)
+        avoided_s, until_s = self._failed.get(broker_name, (AVOID_S / 2, now_s))
+        if now_s >= until_s:  # sends that were under way together fail together, and count once
+            avoided_s = min(2 * avoided_s, AVOID_S_MAX)
+            self._failed[broker_name] = avoided_s, now_s + avoided_s
 
 
 def queue_of_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:

@@ -12,7 +12,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Final
 
-from cometmq.client.message import Message, ReceivedMessage
+from cometmq.client.message import Message, ReceivedMessage, check_message
 from cometmq.client.sending import REPLY, Sender
 from cometmq.errors import ClientError, InvalidArgument, InvalidMessage, RequestTimedOut
 from cometmq.model import properties
@@ -27,6 +27,7 @@ WAITING_MAX: Final = 65_536
 
 async def ask(producer: Producer, sender: Sender, message: Message, timeout_ms: int) -> ReceivedMessage:
     """Send `message` and wait for its reply."""
+    check_message(message)
     instance = sender.instance
     if timeout_ms <= 0:
         raise InvalidArgument(f"timeout_ms is {timeout_ms}, which leaves no time for a reply")

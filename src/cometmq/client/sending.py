@@ -70,7 +70,7 @@ _PAUSE: Final = frozenset({_GO_AWAY, int(ResponseCode.SYSTEM_BUSY), int(Response
 _HINTS: Final = {
     int(ResponseCode.TOPIC_NOT_EXIST): "create the topic first, or let the broker do it (autoCreateTopicEnable)",
     int(ResponseCode.NO_PERMISSION): "the broker or the topic is read-only, or an ACL forbids it",
-    int(ResponseCode.MESSAGE_ILLEGAL): "the broker's limits are narrower than the client's (maxMessageSize)",
+    int(ResponseCode.MESSAGE_ILLEGAL): "the broker's limits are narrower (maxMessageSize, timerMaxDelaySec)",
     int(ResponseCode.SYSTEM_BUSY): "the broker has more to do than it can; send slower, or add brokers",
     int(ResponseCode.FLOW_CONTROL): "the broker has more to do than it can; send slower, or add brokers",
     int(ResponseCode.SERVICE_NOT_AVAILABLE): "the broker takes no writes now: its disk is full, or it is stopping",
@@ -231,7 +231,7 @@ class Sender:
             self._enter(sending)
             try:
                 await self._go_slowly(sending)
-            except asyncio.CancelledError:  # by the program, which waits right here
+            except BaseException:  # cancelled by the program, which waits right here; or a fault of ours
                 self._close(sending)
                 sending.future.cancel()
                 raise
@@ -401,6 +401,9 @@ class Sender:
             await self._go_slowly(sending)
         except asyncio.CancelledError:
             self._give_up(sending, "the producer was closed", None)
+            raise
+        except Exception as fault:  # of ours: nobody may wait for ever because of it
+            self._give_up(sending, f"{type(fault).__name__}: {fault}", None)
             raise
 
     async def _go_slowly(self, sending: Sending) -> None:

@@ -33,7 +33,8 @@ def subscription(topic: str, tags: str | Sequence[str] | None = None, sql: str |
                 f"tags is {list(tags)!r}; a list holds at least one tag, and none is empty or has a |"
             )
         tags = " || ".join(tags)
-    if tags is not None and not any(piece.strip() for piece in tags.split("||")):
+    pieces = [ALL] if tags is None else [piece for piece in tags.split("||") if piece.strip()]
+    if not pieces or any("|" in piece for piece in pieces):
         raise InvalidArgument(f"tags is {tags!r}; give one tag, several as in 'a || b', or {ALL!r} for all")
     return tag_filter.build(topic, tags or ALL, TAG, version)
 

@@ -50,9 +50,9 @@ class Member:
 
 
 async def test_a_cluster_is_up_at_once() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()  # of this process alone, whatever else the machine has to do
     async with LocalCluster():
-        assert time.perf_counter() - begun < 2.0  # 0.03 s on an idle machine; the promise is 0.3
+        assert time.process_time() - begun < 0.3
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -98,6 +98,29 @@ async def test_the_second_name_server_is_asked() -> None:
         with pytest.raises(PeerUnreachable, match="no name server answers"):
             await nowhere.route("orders")
         await nowhere.leave()
+
+
+async def test_an_address_server_tells_where_the_name_servers_are() -> None:
+    async with LocalCluster() as cluster:
+        await cluster.create_topic("orders")
+        told = {"/nsaddr": cluster.namesrv, "/nothing": "", "/page": "<html>"}
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+            writer.write(f"HTTP/1.0 200 OK\r\n\r\n{told[path]}".encode())
+            await writer.drain()
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            url = "http://{}:{}".format(*server.sockets[0].getsockname())
+            instance = await ClientInstance.join(ClientOptions.of(f"{url}/nsaddr"))
+            await instance.route("orders")
+            await instance.leave()
+            for path in ("/nothing", "/page"):
+                lost = await ClientInstance.join(ClientOptions.of(url + path))
+                with pytest.raises(PeerUnreachable, match=f"{url}{path} tells no address"):
+                    await lost.route("orders")
+                await lost.leave()
 
 
 async def test_an_advertised_address_that_leads_nowhere() -> None:

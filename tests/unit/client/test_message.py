@@ -43,13 +43,19 @@ def test_wrong_messages(given: dict[str, Any], says: str) -> None:
     assert isinstance(refused.value, (InvalidMessage, InvalidName))
 
 
+def test_a_message_is_shown_without_its_body() -> None:
+    message = Message("orders", b"secret" * 1000, tags="created", keys=["order-42"])
+    assert repr(message) == "<Message orders tags=created keys=['order-42'] 6000B>"
+    assert repr(Message("orders", b"1")) == "<Message orders 1B>"
+
+
 @pytest.mark.parametrize("group", ["", " ", "a b", "x" * 121, "DEFAULT_PRODUCER", None, 1])
 def test_wrong_groups(group: Any) -> None:
     with pytest.raises(InvalidName):
         check_group(group)
 
 
-@pytest.mark.parametrize("namesrv", ["", " ; ", "host", "host:port", "host:99999", []])
+@pytest.mark.parametrize("namesrv", ["", " ; ", "host", "host:port", "host:99999", ":9876", "tcp://host:9876", []])
 def test_wrong_name_servers(namesrv: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     with pytest.raises(InvalidArgument):

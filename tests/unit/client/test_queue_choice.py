@@ -28,10 +28,15 @@ def test_who_failed_is_left_out_for_a_while() -> None:
     choice.failed("a", 0.0)
     assert {choice.choose(QUEUES, 0.5).broker_name for _ in range(20)} == {"b"}
     assert {choice.choose(QUEUES, 1.5).broker_name for _ in range(20)} == {"a", "b"}
-    for _ in range(20):
-        choice.failed("a", 0.0)
-    assert {choice.choose(QUEUES, AVOID_S_MAX - 1).broker_name for _ in range(20)} == {"b"}
-    assert {choice.choose(QUEUES, AVOID_S_MAX + 1).broker_name for _ in range(20)} == {"a", "b"}
+    for _ in range(5_000):  # many sends that were under way
+        choice.failed("a", 0.5)
+    assert {choice.choose(QUEUES, 1.5).broker_name for _ in range(20)} == {"a", "b"}
+    now_s = 0.0
+    for avoided_s in (2, 4, 8, 16, *(AVOID_S_MAX for _ in range(2_000))):  # an hour and more without it
+        now_s += 100
+        choice.failed("a", now_s)
+        assert choice.choose(QUEUES, now_s + avoided_s - 0.1).broker_name == "b"
+        assert {choice.choose(QUEUES, now_s + avoided_s + 0.1).broker_name for _ in range(20)} == {"a", "b"}
     choice.answered("a", 0.1)
     assert {choice.choose(QUEUES, 0.0).broker_name for _ in range(20)} == {"a", "b"}
     choice.failed("a", 0.0)
