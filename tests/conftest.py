@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests import minutes
 from tests.scheduling import TwoLanes
 
 from cometmq.broker.app import Broker, load_settings
@@ -25,6 +26,19 @@ settings.load_profile("without deadlines")
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TwoLanes:
     return TwoLanes(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Minutes per suite."""
+    reports = [one for of_kind in terminalreporter.stats.values() for one in of_kind]
+    timed = [(one.nodeid, one.duration) for one in reports if isinstance(one, pytest.TestReport)]
+    seconds = minutes.seconds_by_suite(timed)
+    if lines := minutes.summary(seconds):
+        terminalreporter.section("minutes per suite")
+        for line in lines:
+            terminalreporter.write_line(line)
+        for line in minutes.warnings(seconds):
+            terminalreporter.write_line(f"WARNING: {line}", yellow=True)
 
 
 @pytest.hookimpl(tryfirst=True)

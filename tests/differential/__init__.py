@@ -6,7 +6,7 @@
     target.py          a running server of either kind, asked over a raw connection
     frames.py          bytes that are no requests
     reply.py           an answer as plain data that can be compared
-    differences.py     the one list of what may differ, and why
+    differences/       the one list of what may differ, and why
     compat.py          that list as the page docs/reference/compat.md
     comparison.py      both sides asked, and what differs without an entry that covers it
     exchange.py        store folders: filled, and all that a broker serves from them

@@ -48,6 +48,18 @@ GROUP = {
     "attributes": {},
 }
 CREATE_GROUP = Ask(200, body=GROUP)
+RETRY_POLICIES: dict[str, Any] = {
+    "that grow": {
+        "type": "EXPONENTIAL",
+        "exponentialRetryPolicy": {"initial": 100, "max": 1_000, "multiplier": 3},
+    },
+    "that grow by themselves": {"type": "EXPONENTIAL", "exponentialRetryPolicy": {}},
+    "made to measure": {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1_000, 2_000]}},
+    "made to no measure": {"type": "CUSTOMIZED"},
+    "of no known kind": {"type": "NONSENSE"},
+    "of two kinds": {"exponentialRetryPolicy": {"max": "9"}, "customizedRetryPolicy": {}, "more": 1},
+    "of letters": {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": ["soon"]}},
+}
 GROUP_CONFIG = Ask(352, {"group": "{group}"})
 
 PROPERTIES = "KEYS\x01{key}\x02TAGS\x01a\x02UNIQ_KEY\x01{key}_unique\x02WAIT\x01true\x02"
@@ -399,6 +411,10 @@ SCRIPTS: tuple[Script, ...] = (
         more={
             "name with a slash": replace(CREATE_GROUP, body={**GROUP, "groupName": "{group}/.."}),
             "name too long": replace(CREATE_GROUP, body={**GROUP, "groupName": "{group}" + "x" * 256}),
+            **{
+                f"retries {name}": replace(CREATE_GROUP, body={**GROUP, "groupRetryPolicy": policy})
+                for name, policy in RETRY_POLICIES.items()
+            },
         },
     ),
     Script(

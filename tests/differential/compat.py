@@ -7,8 +7,8 @@ from pathlib import Path
 from .differences import ENTRIES, Entry
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compat.md"
-BEGIN = "<!-- from tests/differential/differences.py: begin -->\n"
-END = "<!-- from tests/differential/differences.py: end -->\n"
+BEGIN = "<!-- from tests/differential/differences: begin -->\n"
+END = "<!-- from tests/differential/differences: end -->\n"
 
 
 def rendered() -> str:

@@ -13,13 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.original import Cluster, CometNamesrv, JavaNamesrv
+from tests.original import Cluster, CometNamesrv, JavaBroker, JavaNamesrv
 
 from .comparison import Comparison
 from .target import Target
 
 # A cold Java broker answers SYSTEM_BUSY to what waited 200 ms: not what is compared here.
 PATIENCE_MS = 10_000
+LOCK_KEY = "rocketmq.broker.rebalance.lockMaxLiveTime"
 CONF = {
     "waitTimeMillsInSendQueue": PATIENCE_MS,
     "waitTimeMillsInPullQueue": PATIENCE_MS,
@@ -29,6 +30,9 @@ CONF = {
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
     "transactionCheckMax": 2,
+    "enablePopMessageThreshold": "true",
+    "popInflightMessageThreshold": 5,
+    LOCK_KEY: 2_000,
 }
 
 
@@ -44,11 +48,8 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
 
 def _start(kind: str, folder: Path, running: ExitStack) -> Target:
     alone = running.enter_context((JavaNamesrv if kind == "java" else CometNamesrv)(folder / "alone"))
-    cluster = running.enter_context(
-        Cluster(
-            "java" if kind == "java" else "comet",
-            folder,
-            conf=CONF,
-        )
-    )
+    cluster = Cluster("java" if kind == "java" else "comet", folder, conf=CONF)
+    if isinstance(cluster.broker, JavaBroker):  # which has no setting for it
+        cluster.broker.jvm = (*cluster.broker.jvm, f"-D{LOCK_KEY}={CONF[LOCK_KEY]}")
+    running.enter_context(cluster)
     return Target(kind, {"namesrv": alone.addr, "broker": cluster.broker.addr})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .script import Ask, Script
+from .script import Ask, Pause, Script
 
 
 def queue(number: int) -> dict[str, Any]:
@@ -73,5 +73,20 @@ SCRIPTS: tuple[Script, ...] = (
             lock("one", 1),
         ),
         title="a queue passes from one client to another",
+    ),
+    Script(
+        "broker",
+        lock("one", 0, 1),
+        after=(
+            lock("two", 0, 1),
+            Pause(1.3),
+            lock("one", 0),
+            Pause(1.0),  # two seconds are over for the one, and not for the other
+            lock("two", 0, 1),
+            Pause(1.2),
+            lock("two", 0, 1),
+            lock("one", 0, 1),
+        ),
+        title="locks that are not renewed expire",
     ),
 )

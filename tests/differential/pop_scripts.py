@@ -80,6 +80,7 @@ RESET = Ask(
 
 GROUP_AND_THREE = (CREATE_GROUP, *THREE)
 ORDERED = NOW.but(order="true", attemptId="one", invisibleTime="30000")
+HELD_BACK = Pause(), NOW
 RETRY_TOPIC = "%RETRY%{group}_{topic}"
 
 
@@ -266,6 +267,38 @@ SCRIPTS: tuple[Script, ...] = (
             ORDERED.but(attemptId="three"),
         ),
         title="pop goes back where an admin sends it",
+    ),
+    Script(
+        "broker",
+        replace(NOW.but(maxMsgNums="6"), keep="first"),
+        before=(CREATE_GROUP, CREATE, *(SEND_V2,) * 9, stored(9)),
+        after=(
+            *HELD_BACK,
+            NOW.but(queueId="-1"),
+            CHANGE.but(offset="0", extraInfo=FIRST_RECEIPT + "0"),
+            *HELD_BACK,
+            ACK.but(offset="1", extraInfo=FIRST_RECEIPT + "1"),
+            NOW.but(maxMsgNums="1"),
+            *HELD_BACK,
+            ACK.but(offset="1", extraInfo=FIRST_RECEIPT + "1"),
+            NOW.but(maxMsgNums="1"),
+            *HELD_BACK,
+            ACK.but(offset="2", extraInfo="0 1 60000 {first[reviveQid]} 0 broker-a 1 2"),
+            *HELD_BACK,
+            replace(ACK_BATCH, body=_acks(rq="{first[reviveQid]}", pt="{first[popTime]}", b="OA==")),
+            NOW.but(maxMsgNums="1"),
+            RESET.but(offset="0"),
+            NOW.but(maxMsgNums="32"),
+            *HELD_BACK,
+        ),
+        title="pop holds back where a group has too many messages under way",
+    ),
+    Script(
+        "broker",
+        ORDERED.but(maxMsgNums="6", invisibleTime="300"),
+        before=(CREATE_GROUP, CREATE, *(SEND_V2,) * 7, stored(7)),
+        after=(Pause(0.5), ORDERED.but(maxMsgNums="6", attemptId="two")),
+        title="pop in order comes again, however many messages were under way",
     ),
     Script(
         "broker",

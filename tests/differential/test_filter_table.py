@@ -6,8 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.original import require
-from tests.original.jars import class_path, original_jars
+from tests.original.jars import original_jars
+from tests.original.programs import SMALL_JVM, java_program
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.filters import Filters
@@ -33,17 +33,8 @@ def write(path: Path, consumers: int = CONSUMERS) -> None:
 
 def read_in_java(*paths: Path) -> list[str]:
     """For each file what is known of the group, then the table that Java saves."""
-    require("java", "mvn")
-    home = f"-Duser.home={paths[0].parent}"
-    command = [
-        "java",
-        "-XX:TieredStopAtLevel=1",
-        home,
-        "-cp",
-        class_path(original_jars()),
-        str(SOURCE),
-        *map(str, paths),
-    ]
+    jvm = (*SMALL_JVM, f"-Duser.home={paths[0].parent}")
+    command = [*java_program(SOURCE, original_jars(), jvm=jvm), *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return [line[2:] for line in done.stdout.splitlines() if line.startswith("> ")]
 

@@ -35,4 +35,4 @@ def test_every_entry_covers_something(comparison: Comparison) -> None:
         for server in SERVERS:
             comparison.unexplained_end(name, server)
     unused = [entry.title for entry in ENTRIES if not comparison.used[entry.title]]
-    assert not unused, f"entries of differences.py that cover nothing: {unused}"
+    assert not unused, f"entries of differences that cover nothing: {unused}"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.original import require
-from tests.original.jars import class_path, original_jars
+from tests.original.jars import original_jars
+from tests.original.programs import java_program
 
 from cometmq.errors import FilterRefused
 from cometmq.filter import sql
@@ -23,9 +23,9 @@ Answer = Callable[[str, dict[str, str]], str]
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[Answer]:
-    require("java", "mvn")
-    command = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path(original_jars()), str(SOURCE)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        java_program(SOURCE, original_jars()), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
         stdin, stdout = process.stdin, process.stdout
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.original import require
+from tests.original.programs import java_program
 
 from cometmq.errors import StoreLocked
 from cometmq.store.fs import OsFs
@@ -16,13 +16,8 @@ SOURCE = Path(__file__).with_name("java") / "HoldLock.java"
 
 
 def lock_in_java(root: Path) -> tuple[subprocess.Popen[str], str]:
-    require("java")
-    process = subprocess.Popen(
-        ["java", "-XX:TieredStopAtLevel=1", str(SOURCE), str(root / "lock")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [*java_program(SOURCE), str(root / "lock")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
 

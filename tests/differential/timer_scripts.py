@@ -86,6 +86,8 @@ SCRIPTS: tuple[Script, ...] = (
         before=(CREATE,),
         after=(*LAST, PULL, WAITING),
         more={
+            "the maximum": timed(TIMER_DELAY_SEC=259_200),
+            "the maximum in ms": timed(TIMER_DELAY_MS=259_200_000),
             "with level 0": timed(TIMER_DELAY_SEC=3_600, DELAY=0),
             "a recall of one's own": timed(TIMER_DELAY_SEC=3_600, TIMER_DEL_UNIQKEY="{key}"),
             "to a retry topic": timed(TIMER_DELAY_SEC=3_600).but(b="%RETRY%{group}", e="0"),

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.timeout(300)
 
 HOUR_MS = 3_600_000
 JUMPS_MS = (HOUR_MS, -HOUR_MS, 24 * HOUR_MS, -24 * HOUR_MS, -30 * 24 * HOUR_MS, 70)
+ANY_HOUR = ";".join(f"{hour:02d}" for hour in range(24))  # or it would depend on when the test is run
+LONGER_THAN_ALL_JUMPS = 2 * 6 * 24 + 1  # hours
 TOPIC, GROUP = "later", "readers"
 
 
@@ -44,7 +46,8 @@ def live(row: Row, root: Path) -> list[str]:
     clock = HandClock()
     clock.ms = int(time.time() * 1000)
     sent: list[bytes] = []
-    store = open_small(root, clock=clock)
+    retention = {"delete_when": ANY_HOUR, "file_reserved_time": LONGER_THAN_ALL_JUMPS}
+    store = open_small(root, clock=clock, **retention)
     for _ in range(6):
         for _ in range(row.chance.randrange(1, 12)):
             sent.append(b"%d" % len(sent) * 40)
@@ -57,7 +60,7 @@ def live(row: Row, root: Path) -> list[str]:
         if row.chance.random() < 0.6:
             store.abandon() if row.chance.random() < 0.6 else store.close()
             clock.ms += row.chance.choice(JUMPS_MS)
-            store = open_small(root, clock=clock)
+            store = open_small(root, clock=clock, **retention)
     times = [record.store_time_ms for record in read_all(store)]
     faults = [] if times == sorted(times) else [f"store times decrease: {times}"]
     if bodies(store) != sent:

@@ -18,8 +18,9 @@ import pytest
 from tests.interop.clients import client_jars
 from tests.original import CometBroker, CometNamesrv, JavaBroker
 from tests.original.cluster import Kind
-from tests.original.jars import class_path
+from tests.original.jars import VERSION
 from tests.original.process import BrokerProcess
+from tests.original.programs import java_program
 
 from cometmq import Decision, Message, Producer, PushConsumer, ReceivedMessage
 from cometmq.errors import CometError
@@ -106,7 +107,7 @@ class Brokers:
 
 @asynccontextmanager
 async def java_reader(namesrv: str, group: str, heard: Counter[str]) -> AsyncIterator[Process]:
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(client_jars("5.5.0")), str(READER)]
+    command = java_program(READER, client_jars(VERSION))
     running = await asyncio.create_subprocess_exec(
         *command, namesrv, group, TOPIC, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
     )

@@ -15,15 +15,15 @@ from tests.interop.clients import CLIENTS, JAVA_CLIENTS, Client, Outcome, Progra
 from tests.original import Cluster
 from tests.original.cluster import Kind
 
-CONF = {"enablePropertyFilter": "true", "messageDelayLevel": "1s 1s 1s 1s 1s 1s"}
+CONF = {"enablePropertyFilter": "true", "messageDelayLevel": "1s 1s 1s 1s 1s 1s", "traceTopicEnable": "true"}
 
 # In this order: `push` and `poll` read what `thousand` sent.
 SCENARIOS = (
     "thousand", "push", "poll", "batch", "oneway", "async", "properties", "large", "too_large", "long_properties",
-    "absent", "tags", "sql", "wake", "commit", "create", "delete", "retries",
+    "absent", "tags", "sql", "wake", "commit", "create", "delete", "retries", "request", "trace",
 )  # fmt: skip
-# What the Go client has no public call for, or (request) registers too late for: its heartbeat comes every 30 s.
-JAVA_SCENARIOS = ("query", "offsets", "trace", "compressed", "request", "beginnings")
+# What the Go client has no public call for.
+JAVA_SCENARIOS = ("query", "offsets", "compressed", "beginnings")
 
 
 @pytest.fixture(scope="session")

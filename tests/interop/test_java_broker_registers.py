@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.original import COMPACT_JVM, CometNamesrv, JavaBroker
+from tests.original import CometNamesrv, JavaBroker, compact_jvm
 from tests.original.java import java_command, java_environment
 
 from cometmq.errors import PeerRefused
@@ -45,7 +45,7 @@ class Scene:
         """What mqadmin prints, told of our first NameServer."""
         home = self.folder / "mqadmin"
         home.mkdir(exist_ok=True)
-        command = java_command(home, COMPACT_JVM, "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments)
+        command = java_command(home, compact_jvm(), "org.apache.rocketmq.tools.command.MQAdminStartup", *arguments)
         command += ["-n", self.namesrvs[0].addr]
         done = subprocess.run(
             command, env=java_environment(home), capture_output=True, text=True, timeout=60, check=False

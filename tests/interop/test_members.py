@@ -19,7 +19,7 @@ from tests.interop.clients import GO_CLIENT, Client, Outcome, Program, java_clie
 from tests.interop.test_clients import every_java_client, numbered
 from tests.original import Cluster
 from tests.original.cluster import Kind
-from tests.original.java import COMPACT_JVM, JavaBroker
+from tests.original.java import JavaBroker, compact_jvm
 
 from cometmq.errors import PeerRefused
 from cometmq.net.channel import Channel
@@ -68,6 +68,9 @@ class Member(Program):
     def got(self, way: str) -> list[Got]:
         found = [line for line in self.lines() if line.get("got") == way]
         return [Got(line["at"], line["queue"], line["offset"], line["body"], self.name) for line in found]
+
+    def took(self, way: str) -> set[str]:
+        return {line["body"] for line in self.lines() if line.get("took") == way}
 
     def holds(self, way: str) -> list[int]:
         held = [line["holds"][way] for line in self.lines() if "holds" in line]
@@ -126,14 +129,27 @@ def await_that(what: str, is_so: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def make_topics(cluster: Cluster, topics: Sequence[str], queues: int = QUEUES) -> None:
+def make_topics(cluster: Cluster, topics: Sequence[str], queues: int = QUEUES, attributes: str | None = None) -> None:
     async def make() -> None:
         channel = await connect(cluster.broker.addr)
         for topic in topics:
-            await channel.call(CreateTopic(topic, queues, queues, 6, "SINGLE_TAG", "TBW102", 0))
+            create = CreateTopic(topic, queues, queues, 6, "SINGLE_TAG", "TBW102", 0, attributes=attributes)
+            await channel.call(create, timeout_ms=10_000)
         channel.close()
 
     asyncio.run(make())
+
+
+def let_pop(cluster: Cluster, topic: str) -> None:
+    """The group that is named as the topic pops, and each member all queues."""
+
+    async def ask() -> None:
+        channel = await connect(cluster.broker.addr)
+        mode = RequestMode(topic, topic, POP)
+        await channel.call(SetMessageRequestMode(), fastjson.dumps(mode.to_json()), timeout_ms=10_000)
+        channel.close()
+
+    asyncio.run(ask())
 
 
 def bodies(deliveries: Sequence[Got]) -> set[str]:
@@ -164,7 +180,7 @@ def check_order(deliveries: Sequence[Got], count: int) -> None:
 def members_cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(server_kind, tmp_path_factory.mktemp("members"), conf={LOCK_KEY: LOCK_MS})
     if isinstance(cluster.broker, JavaBroker):
-        cluster.broker.jvm = (*COMPACT_JVM, f"-D{LOCK_KEY}={LOCK_MS}")
+        cluster.broker.jvm = (*compact_jvm(), f"-D{LOCK_KEY}={LOCK_MS}")
     with cluster:
         yield cluster
 
@@ -363,14 +379,7 @@ def test_the_broker_assigns_queues(members_cluster: Cluster, tmp_path: Path) -> 
     client, cluster = JAVA_MEMBERS[0], members_cluster
     topics = {way: f"{client.prefix}_{way}" for way in ("assigned", "popped")}
     make_topics(cluster, list(topics.values()))
-
-    async def let_pop() -> None:
-        channel = await connect(cluster.broker.addr)
-        mode = RequestMode(topics["popped"], topics["popped"], POP)
-        await channel.call(SetMessageRequestMode(), fastjson.dumps(mode.to_json()))
-        channel.close()
-
-    asyncio.run(let_pop())
+    let_pop(cluster, topics["popped"])
     outcome = Program(client, cluster, list(topics), tmp_path / "client").finish()
     for way in topics:
         facts = outcome[way]
@@ -378,3 +387,37 @@ def test_the_broker_assigns_queues(members_cluster: Cluster, tmp_path: Path) -> 
         assert sorted(got) == sorted(numbered("m", facts["sent"]))
         assert all(facts["got"].values())
         assert set(facts["by_pop"]) == {way == "popped"}
+
+
+def test_the_others_get_what_a_killed_one_had_popped(members_cluster: Cluster, tmp_path: Path) -> None:
+    client, cluster = JAVA_MEMBERS[0], members_cluster
+    topic = f"{client.prefix}_members_pop"
+    make_topics(cluster, [topic])
+    let_pop(cluster, topic)
+    killed = Member("killed", client, cluster, "popping_holder", tmp_path)
+    others = [Member(name, client, cluster, "popping_member", tmp_path) for name in ("second", "third")]
+
+    def open_messages() -> set[str]:
+        return killed.took("pop") - bodies(killed.got("pop"))
+
+    def finished() -> set[str]:
+        return bodies([one for member in others for one in member.got("pop")])
+
+    try:
+        with Sender(cluster, [topic]) as sender:
+            await_that(
+                "all three pop, and one finishes not all of it",
+                lambda: bool(open_messages() and killed.got("pop")) and all(len(m.got("pop")) >= 20 for m in others),
+            )
+            killed.end()
+            held = open_messages()
+            await_that("the others go on, and get what it held", lambda: held <= finished())
+        sent = set(sender.sent[topic])
+        await_that("nothing is lost", lambda: finished() | bodies(killed.got("pop")) == sent)
+        again = {line["body"] for member in others for line in member.lines() if line.get("again", 0) > 0}
+        assert held <= again, "they count as delivered before"
+        for member in others:
+            member.leave("popping_member")
+    finally:
+        for member in (killed, *others):
+            member.end()

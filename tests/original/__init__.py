@@ -5,7 +5,9 @@
     jars.py     the original's jars, by their Maven coordinates in pom.xml
     ports.py    free ports, also the three in a row that a broker takes
     process.py  a server process: start, wait for its boot line, stop, kill, show its log when it fails
+    class_archive.py, training.py  what lets JVMs start quickly
     java.py     JavaNamesrv and JavaBroker
+    programs.py small Java programs, compiled once
     proxy.py    JavaProxy, for clients that speak gRPC
     comet.py    CometNamesrv and CometBroker
     registration.py  the wait until name servers know a broker
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from .cluster import Cluster
 from .comet import CometBroker, CometNamesrv
-from .java import COMPACT_JVM, JavaBroker, JavaNamesrv
+from .java import COMPACT_JVM, JavaBroker, JavaNamesrv, compact_jvm
 from .ports import free_broker_port, free_port
 from .process import BrokerProcess, ServerFailed, ServerProcess
 from .tools import require
@@ -33,6 +35,7 @@ __all__ = [
     "JavaNamesrv",
     "ServerFailed",
     "ServerProcess",
+    "compact_jvm",
     "free_broker_port",
     "free_port",
     "require",

@@ -6,16 +6,28 @@ Mirrors: the upstream `mqnamesrv` and `mqbroker` scripts, less their heap sizes.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from .class_archive import archive_flags
+from .comet import CometNamesrv
 from .jars import MODULE_FLAGS, VERSION, class_path, original_jars
 from .ports import free_broker_port, free_port
 from .process import HOST, BrokerProcess, ServerProcess, write_properties
+from .training import send_and_consume
 
-# Small and quick to start; wrong for measuring speed, so benchmarks pass flags of their own.
-COMPACT_JVM = ("-Xms128m", "-Xmx512m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+# Small and quick to start; wrong for measuring speed, so benchmarks pass flags of their own. Nobody here speaks TLS,
+# and a server that may be spoken to so makes itself a key first: that takes longer than the rest of its start.
+COMPACT_JVM = ("-Xms128m", "-Xmx512m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+               "-Dtls.server.mode=disabled")  # fmt: skip
+
+TRAINING_STOP_S = 120.0
+
+# The original counts the time to its first flush of these figures in a loop that never rests: ten seconds of a core.
+RESTING = {"transactionMetricFlushInterval": 500}
 
 LOGBACK = """<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -37,11 +49,11 @@ class JavaNamesrv(ServerProcess):
         directory: Path,
         port: int = 0,
         conf: Mapping[str, object] | None = None,
-        jvm: Sequence[str] = COMPACT_JVM,
+        jvm: Sequence[str] | None = None,
         version: str = VERSION,
     ) -> None:
         super().__init__(directory, port or free_port())
-        self.jvm = jvm
+        self.jvm = compact_jvm(version) if jvm is None else jvm
         self.version = version
         settings = {"listenPort": self.port, "bindAddress": HOST, **(conf or {})}
         self.conf = write_properties(self.dir / "namesrv.conf", settings)
@@ -68,13 +80,15 @@ class JavaBroker(BrokerProcess):
         conf: Mapping[str, object] | None = None,
         name: str = "broker-a",
         store: Path | None = None,
-        jvm: Sequence[str] = COMPACT_JVM,
+        jvm: Sequence[str] | None = None,
         version: str = VERSION,
     ) -> None:
         super().__init__(directory, port or free_broker_port(), store)
-        self.jvm = jvm
+        self.jvm = compact_jvm(version) if jvm is None else jvm
         self.version = version
-        self.conf = self.write_conf(list(namesrv), flush, name, conf or {})
+        # Flags of one's own are for measuring, and what is measured is the original as it comes.
+        rested = RESTING if jvm is None else {}
+        self.conf = self.write_conf(list(namesrv), flush, name, {**rested, **(conf or {})})
 
     def command(self) -> list[str]:
         startup = "org.apache.rocketmq.broker.BrokerStartup"
@@ -82,6 +96,25 @@ class JavaBroker(BrokerProcess):
 
     def environment(self) -> dict[str, str]:
         return java_environment(self.dir, self.version)
+
+
+def compact_jvm(version: str = VERSION) -> tuple[str, ...]:
+    """The flags of a JVM that starts as quickly as can be, in any of the original's programs."""
+    jars = original_jars(version)
+
+    def train(flag: str) -> None:
+        # What the others load, a broker loads too.
+        with tempfile.TemporaryDirectory() as folder, CometNamesrv(Path(folder) / "namesrv") as namesrv:
+            jvm = (*COMPACT_JVM, flag)
+            broker = JavaBroker(Path(folder) / "broker", [namesrv.addr], jvm=jvm, version=version)
+            try:
+                broker.start()
+                asyncio.run(send_and_consume(namesrv.addr))
+                broker.stop(TRAINING_STOP_S)
+            finally:
+                broker.kill()
+
+    return (*COMPACT_JVM, *archive_flags(jars, train))
 
 
 def java_command(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from tests.original import ServerFailed, ServerProcess, free_broker_port, require
 from tests.original.cache import fingerprint, once, run_tool
+from tests.original.class_archive import archive_flags
 
 
 class Script(ServerProcess):
@@ -70,6 +72,31 @@ def test_a_fingerprint_follows_name_and_content(tmp_path: Path) -> None:
     a.write_text("other")
     assert fingerprint([a]) not in keys
     assert len(keys) == 4
+
+
+def test_classes_are_archived_once_and_anew_for_other_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COMETMQ_CACHE", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    jar = tmp_path / "jars" / "one.jar"
+    jar.touch()
+    trained: list[Path] = []
+
+    def train(flag: str) -> None:
+        trained.append(Path(flag.removeprefix("-XX:ArchiveClassesAtExit=")))
+        trained[-1].touch()
+
+    flags = [archive_flags(tmp_path / "jars", train) for _ in range(2)]
+    assert flags[0] == flags[1] and len(trained) == 1
+    assert Path(flags[0][0].removeprefix("-XX:SharedArchiveFile=")).exists()
+    os.utime(jar, (1, 1))
+    assert archive_flags(tmp_path / "jars", train) != flags[0]
+    assert len(trained) == 2
+
+
+def test_a_jvm_that_wrote_no_archive_is_given_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COMETMQ_CACHE", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    assert archive_flags(tmp_path / "jars", lambda flag: None) == ()
 
 
 def test_a_server_runs_until_it_is_stopped(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ var scenarios = map[string]func(*session) (facts, error){
 	"delete":          remove,
 	"failover":        failover,
 	"retries":         retries,
+	"request":         request,
+	"trace":           trace,
 	"timed":           timed,
 	"transactions":    transactions,
 	"member":          member,

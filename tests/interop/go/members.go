@@ -51,8 +51,7 @@ func memberOf(s *session, way string) (rocketmq.PushConsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
-	err = made.Subscribe(topic, selector, func(_ context.Context, m ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	err = made.Subscribe(topic, everything, func(_ context.Context, m ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 		for _, one := range m {
 			show(facts{"got": way, "queue": one.Queue.QueueId, "offset": one.QueueOffset, "body": string(one.Body),
 				"at": time.Now().UnixNano()})

@@ -36,6 +36,9 @@ type session struct {
 
 type facts map[string]any
 
+// everything is the selector that leaves nothing out.
+var everything = consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}
+
 // received is a message as the facts show it: queue, offset, body.
 type received [3]any
 
@@ -127,27 +130,15 @@ func (s *session) pushed(topic, expression string, count int) ([]*primitive.Mess
 }
 
 func (s *session) selected(topic string, selector consumer.MessageSelector, count int) ([]*primitive.MessageExt, error) {
-	if _, err := s.queues(topic); err != nil {
-		return nil, err
-	}
-	group := s.newGroup()
-	made, err := rocketmq.NewPushConsumer(consumer.WithNsResolver(s.resolver()), consumer.WithGroupName(group),
-		consumer.WithInstance(group), consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset))
-	if err != nil {
-		return nil, err
-	}
 	var lock sync.Mutex
 	var got []*primitive.MessageExt
-	err = made.Subscribe(topic, selector, func(_ context.Context, m ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+	made, err := s.listen(topic, selector, func(m *primitive.MessageExt) error {
 		lock.Lock()
 		defer lock.Unlock()
-		got = append(got, m...)
-		return consumer.ConsumeSuccess, nil
+		got = append(got, m)
+		return nil
 	})
 	if err != nil {
-		return nil, err
-	}
-	if err = made.Start(); err != nil {
 		return nil, err
 	}
 	err = await(func() bool {
@@ -165,6 +156,34 @@ func (s *session) selected(topic string, selector consumer.MessageSelector, coun
 		return got[i].QueueOffset < got[j].QueueOffset
 	})
 	return got, err
+}
+
+// listen starts a push consumer of the topic, in a group of its own, from the first message on.
+func (s *session) listen(topic string, selector consumer.MessageSelector, take func(*primitive.MessageExt) error,
+	options ...consumer.Option) (rocketmq.PushConsumer, error) {
+	if _, err := s.queues(topic); err != nil {
+		return nil, err
+	}
+	group := s.newGroup()
+	made, err := rocketmq.NewPushConsumer(append([]consumer.Option{
+		consumer.WithNsResolver(s.resolver()), consumer.WithGroupName(group), consumer.WithInstance(group),
+		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+	}, options...)...)
+	if err != nil {
+		return nil, err
+	}
+	err = made.Subscribe(topic, selector, func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
+		for _, m := range messages {
+			if err := take(m); err != nil {
+				return consumer.ConsumeRetryLater, err
+			}
+		}
+		return consumer.ConsumeSuccess, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, made.Start()
 }
 
 func bodies(messages []*primitive.MessageExt) []string {

@@ -168,7 +168,7 @@ func join(s *session, topic, instance string, got *sync.Map) (rocketmq.PushConsu
 		}
 		return consumer.ConsumeSuccess, nil
 	}
-	if err = made.Subscribe(topic, consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}, keep); err != nil {
+	if err = made.Subscribe(topic, everything, keep); err != nil {
 		return nil, err
 	}
 	return made, made.Start()

@@ -46,6 +46,9 @@ public final class Main {
         SCENARIOS.put("assigned", Assigning::assigned);
         SCENARIOS.put("popped", Assigning::popped);
         SCENARIOS.put("crowd", Popping::crowd);
+        SCENARIOS.put("priority", Popping::priority);
+        SCENARIOS.put("popping_member", session -> Popping.member(session, false));
+        SCENARIOS.put("popping_holder", session -> Popping.member(session, true));
         SCENARIOS.put("member", Members::member);
         SCENARIOS.put("beginnings", Members::beginnings);
         SCENARIOS.put("old_beginnings", Members::oldBeginnings);

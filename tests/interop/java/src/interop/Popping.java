@@ -1,5 +1,7 @@
 package interop;
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashSet;
@@ -9,15 +11,18 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * More consumers than queues, popping: all of them get work. One of them takes a message and never finishes it; the
- * others get it after its invisible time.
+ * Consumers that pop: the urgent messages first, where a topic knows priorities. More of them than queues: all get work. One of them takes a message and never finishes it, or is
+ * killed; the others get it after its invisible time.
  *
  * <p>Clients of 4.x cannot: what is new is called by name. The topic must be there, and set to be popped.
  */
@@ -61,6 +66,62 @@ final class Popping {
         return Map.of("sent", sent, "finished", finished(got).size(), "shares", shares, "again", again);
     }
 
+    /** Messages of each priority, the least urgent first, and what one consumer gets, with those that were there before. */
+    static Map<String, Object> priority(Session session) throws Exception {
+        String topic = session.name("priority");
+        int before = Session.flat(session.pullAll(topic, Session.ALL, 1)).size();
+        List<Object> sent = new ArrayList<>();
+        for (int priority = 0; priority < 4; priority++) {
+            Message message = Session.message(topic, "java " + priority);
+            Message.class.getMethod("setPriority", int.class).invoke(message, priority);
+            sent.add(List.of(priority, session.producer().send(message).getMessageQueue().getQueueId()));
+        }
+        DefaultMQPushConsumer consumer = made(session, topic, "urgent");
+        DefaultMQPushConsumer.class.getMethod("setPopBatchNums", int.class).invoke(consumer, 1);
+        consumer.setConsumeThreadMin(1);
+        consumer.setConsumeThreadMax(1);
+        List<Object> got = Collections.synchronizedList(new ArrayList<>());
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(m -> got.add(List.of(Session.body(m), m.getQueueId(), m.getProperty("_SYS_MSG_PRIORITY_"))));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        try {
+            Session.await(() -> got.size() >= before + sent.size() ? true : null);
+        } finally {
+            consumer.shutdown();
+        }
+        return Map.of("sent", sent, "got", got);
+    }
+
+    /**
+     * One of a group in a process of its own; it prints each message when it takes it and when it is done with it. A
+     * holder never finishes one of five; whoever runs it kills it.
+     */
+    static Map<String, Object> member(Session session, boolean holds) throws Exception {
+        String topic = session.name("members_pop");
+        DefaultMQPushConsumer consumer = made(session, topic, "member" + ProcessHandle.current().pid());
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) {
+                told("took", message);
+                while (holds && Integer.parseInt(Session.body(message)) % 5 == 4) {
+                    LockSupport.park();
+                }
+                told("got", message);
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        new BufferedReader(new InputStreamReader(System.in)).readLine();
+        consumer.shutdown();
+        return Map.of("left", true);
+    }
+
+    private static void told(String what, MessageExt message) {
+        Main.print(Map.of(what, "pop", "queue", message.getQueueId(), "offset", message.getQueueOffset(),
+            "body", Session.body(message), "at", System.nanoTime(), "again", message.getReconsumeTimes()));
+    }
+
     private static Set<String> finished(Map<String, List<String>> got) {
         Set<String> finished = new HashSet<>();
         got.forEach((member, bodies) -> {
@@ -75,16 +136,7 @@ final class Popping {
 
     private static DefaultMQPushConsumer consumer(Session session, String topic, String member, List<String> bodies,
         List<Integer> again, CountDownLatch end) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(topic);
-        consumer.setNamesrvAddr(session.namesrv);
-        consumer.setInstanceName("crowd" + member);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setPollNameServerInterval(1_000);
-        consumer.setAwaitTerminationMillisWhenShutdown(0);
-        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
-        DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class).invoke(consumer, INVISIBLE_MS);
-        DefaultMQPushConsumer.class.getMethod("setPopBatchNums", int.class).invoke(consumer, 4);
-        consumer.subscribe(topic, Session.ALL);
+        DefaultMQPushConsumer consumer = made(session, topic, "crowd" + member);
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             bodies.addAll(Session.bodies(messages));
             messages.stream().filter(message -> message.getReconsumeTimes() > 0)
@@ -99,6 +151,21 @@ final class Popping {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+        return consumer;
+    }
+
+    /** A consumer that pops, in the group that is named as the topic. */
+    private static DefaultMQPushConsumer made(Session session, String topic, String instance) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(topic);
+        consumer.setNamesrvAddr(session.namesrv);
+        consumer.setInstanceName(instance);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setPollNameServerInterval(1_000);
+        consumer.setAwaitTerminationMillisWhenShutdown(0);
+        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        DefaultMQPushConsumer.class.getMethod("setPopInvisibleTime", long.class).invoke(consumer, INVISIBLE_MS);
+        DefaultMQPushConsumer.class.getMethod("setPopBatchNums", int.class).invoke(consumer, 4);
+        consumer.subscribe(topic, Session.ALL);
         return consumer;
     }
 }
