@@ -6,6 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 TWINS  := tests/unit/store tests/property/test_append_lanes.py tests/property/test_index_lanes.py \
+          tests/property/test_replay.py \
           tests/property/test_store_model.py  # what runs on the compiled loops, and here once more without them
 COMPILED := $(wildcard src/cometmq/*.pyx src/cometmq/*/*.pxi)
 
@@ -42,8 +43,8 @@ differential: $(VENV)/.dev ## the same requests to Apache RocketMQ and to CometM
 fault: $(VENV)/.dev ## kills, power cuts and failing disks in full numbers, for hours (SHARE=0.01 SEED=7 ARGS="-k kill")
 	FAULT_SHARE=$(or $(SHARE),1) FAULT_SEED=$(SEED) $(BIN)/pytest -s tests/fault $(ARGS)
 
-bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK beside other clients; writes docs/performance.md
-	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; exit $$status)
+bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK and its Spark source beside others; writes docs/performance.md
+	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; $(BIN)/python -m bench.spark || status=$$?; exit $$status)
 
 soak: $(VENV)/.dev ## ten idle minutes and a million messages through the SDK: nothing grows, nothing is lost
 	$(BIN)/python -m bench.soak $(ARGS)

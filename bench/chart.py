@@ -6,6 +6,8 @@ the ratio on the right is what the rows have in common.
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
@@ -40,7 +42,7 @@ def render(result: Result) -> str:
     """The whole SVG document."""
     shown = [metric for metric in METRICS if result.ratio(metric) is not None]
     height = _TOP + _ROW * len(shown) + 14
-    verdicts = {verdict.gate.metric: verdict for verdict in judge(result)}
+    verdicts = {verdict.gate.metric: verdict for verdict in judge(result) if verdict.gate.side is None}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="title">',
         f"<style>{_STYLE}</style>",
@@ -95,6 +97,14 @@ def _bar(side: str, value: float, scale: float, y: int, unit: str) -> list[str]:
 
 def number(value: float, unit: str) -> str:
     """A value with the digits that its unit deserves."""
-    if unit == "msg/s":
+    if unit in ("msg/s", "rows/s"):
         return f"{value:,.0f}"
     return f"{value:.2f}" if unit == "s" else f"{value:.3f}" if value < 1 else f"{value:,.1f}"
+
+
+def spread(values: Sequence[float], unit: str) -> str:
+    """The median, and from where to where the values go."""
+    if not values:
+        return ""
+    text = number(statistics.median(values), unit)
+    return text if len(values) == 1 else f"{text} ({number(min(values), unit)}–{number(max(values), unit)})"

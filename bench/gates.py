@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.metrics import BY_KEY
+from bench.metrics import BY_KEY, Source
 from bench.results import Result
 
 
@@ -15,6 +15,12 @@ class Gate:
     at_most: float | None = None
     own: bool = False
     """A bound on what CometMQ reached, whatever the other side did."""
+    side: Source | None = None
+    """Whose runs are judged, where they are not those that stand for CometMQ."""
+
+    @property
+    def label(self) -> str:
+        return BY_KEY[self.metric].label + (f" ({self.side})" if self.side else "")
 
     @property
     def unit(self) -> str:
@@ -27,7 +33,7 @@ class Gate:
     def value(self, result: Result) -> float | None:
         """What is judged."""
         metric = BY_KEY[self.metric]
-        return result.median(metric, metric.comet) if self.own else result.ratio(metric)
+        return result.median(metric, self.side or metric.comet) if self.own else result.ratio(metric, self.side)
 
     def holds(self, value: float) -> bool:
         return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
@@ -37,6 +43,9 @@ GATES = (
     Gate("sends", at_least=1.0),
     Gate("pulls", at_least=1.0),
     Gate("latency_p50", at_most=0.7),
+    Gate("sends", at_least=1.0, side="pure"),
+    Gate("pulls", at_least=1.0, side="pure"),
+    Gate("latency_p50", at_most=0.7, side="pure"),
     Gate("sync_sends", at_least=1.0),
     Gate("sync_sends_p99", at_most=1.0),
     Gate("sync_master", at_least=1.0),
@@ -56,7 +65,7 @@ class Verdict:
 
     def __str__(self) -> str:
         word = "PASS" if self.passed else "MISS"
-        return f"{word}  {BY_KEY[self.gate.metric].label}: {self.value:.2f} {self.gate.unit} ({self.gate.bound})"
+        return f"{word}  {self.gate.label}: {self.value:.2f} {self.gate.unit} ({self.gate.bound})"
 
 
 def judge(result: Result) -> list[Verdict]:

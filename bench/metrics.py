@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Source = Literal["java", "comet", "standalone"]
+Source = Literal["java", "comet", "pure", "standalone", "kafka"]
 
 
 @dataclass(frozen=True)

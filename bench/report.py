@@ -1,17 +1,19 @@
-"""The page of a result: a table, the gates and the chart, written between two marks of docs/performance.md.
+"""The page of the results: tables, gates and charts, written between two marks of docs/performance.md.
 
+A run may measure everything, or some loads: each result has a table and a chart of its own, with what it depends on.
 What stands outside the marks is prose and is left alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from bench import chart
-from bench.gates import GATES, judge
+from bench.gates import judge
 from bench.machine import ROOT
-from bench.metrics import METRICS, Metric
+from bench.metrics import METRICS, Metric, Source
 from bench.results import Result
 from bench.servers import LABELS
 
@@ -20,12 +22,16 @@ BEGIN: Final = "<!-- bench: begin, written by `python -m bench report` -->"
 END: Final = "<!-- bench: end -->"
 
 
-def write(result: Result, page: Path = PAGE) -> None:
-    """Put the result into the page and its chart beside it."""
-    picture = page.with_suffix(".svg")
-    middle = f"![CometMQ beside Apache RocketMQ]({picture.name})\n\n{table(result)}\n\n{_facts(result)}"
-    put_between(page, BEGIN, END, middle)
-    picture.write_text(chart.render(result), encoding="utf-8")
+def write(results: Sequence[Result], page: Path = PAGE) -> None:
+    """Put the results into the page and their charts beside it."""
+    pictures = [page.with_name(f"{page.stem}-{result.name}.svg") for result in results]
+    parts = [
+        f"![CometMQ beside Apache RocketMQ]({picture.name})\n\n{table(result)}\n\n{_facts(result)}"
+        for result, picture in zip(results, pictures, strict=True)
+    ]
+    put_between(page, BEGIN, END, "\n\n".join(parts))
+    for result, picture in zip(results, pictures, strict=True):
+        picture.write_text(chart.render(result), encoding="utf-8")
 
 
 def put_between(page: Path, begin: str, end: str, middle: str) -> None:
@@ -40,35 +46,29 @@ def put_between(page: Path, begin: str, end: str, middle: str) -> None:
 
 def table(result: Result) -> str:
     """Medians side by side, with the gates that are set on them."""
-    verdicts = {verdict.gate.metric: verdict for verdict in judge(result)}
-    bounds = {gate.metric: gate.bound for gate in GATES}
-    lines = [
-        f"| | {LABELS['java']} | {LABELS['comet']} | ratio | gate |",
-        "|---|--:|--:|--:|---|",
-    ]
+    verdicts = {(verdict.gate.metric, verdict.gate.side): verdict for verdict in judge(result)}
+    columns: list[Source | None] = [None]  # whoever stands for CometMQ in a metric, then those beside it
+    if any(run.side == "pure" for run in result.runs):
+        columns.append("pure")
+    heads = "".join(f" | {LABELS[side or 'comet']} | ratio | gate" for side in columns)
+    lines = [f"| | {LABELS['java']}{heads} |", "|---|--:" + "|--:|--:|---" * len(columns) + "|"]
     for metric in METRICS:
-        java, comet = result.median(metric, "java"), result.median(metric, metric.comet)
-        if java is None and comet is None:
+        if result.median(metric, "java") is None and result.median(metric, metric.comet) is None:
             continue
-        ratio = result.ratio(metric)
-        verdict = verdicts.get(metric.key)
-        gate = f"{bounds[metric.key]} {'PASS' if verdict.passed else 'MISS'}" if verdict else ""
-        lines.append(
-            f"| {metric.label} ({metric.unit}) | {_spread(result, metric, 'java', java)} "
-            f"| {_spread(result, metric, metric.comet, comet)} | {f'{ratio:.2f} ×' if ratio else ''} | {gate} |"
-        )
+        cells = [f"{metric.label} ({metric.unit})", _spread(result, metric, "java")]
+        for side in columns:
+            ratio, verdict = result.ratio(metric, side), verdicts.get((metric.key, side))
+            cells += [
+                _spread(result, metric, side or metric.comet),
+                f"{ratio:.2f} ×" if ratio else "",
+                f"{verdict.gate.bound} {'PASS' if verdict.passed else 'MISS'}" if verdict else "",
+            ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _spread(result: Result, metric: Metric, side: str, median: float | None) -> str:
-    """The median, and from where to where the runs went."""
-    if median is None:
-        return ""
-    values = result.values(side, metric.workload, metric.field)  # type: ignore[arg-type]
-    text = chart.number(median, metric.unit)
-    if len(values) > 1:
-        text += f" ({chart.number(min(values), metric.unit)}–{chart.number(max(values), metric.unit)})"
-    return text
+def _spread(result: Result, metric: Metric, side: Source) -> str:
+    return chart.spread(result.values(side, metric.workload, metric.field), metric.unit)
 
 
 def _facts(result: Result) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import random
 import statistics
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
+from bench import machine
 from bench.metrics import Metric, Source
 
 RESULTS: Final = Path(__file__).with_name("results")
@@ -35,6 +38,19 @@ class Result:
     settings: dict[str, Any]
     runs: list[Run] = field(default_factory=list)
 
+    @classmethod
+    def begin(cls, name: str, seed: int | None, rounds: int, settings: dict[str, Any]) -> Self:
+        """Without runs yet, but with what they depend on; without a seed one is chosen."""
+        return cls(
+            name=name,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            commit=machine.commit(),
+            seed=random.randrange(1 << 31) if seed is None else seed,
+            rounds=rounds,
+            machine=machine.facts(),
+            settings=settings,
+        )
+
     def values(self, side: Source, workload: str, field_name: str) -> list[float]:
         return [
             run.values[field_name]
@@ -46,9 +62,9 @@ class Result:
         values = self.values(side, metric.workload, metric.field)
         return statistics.median(values) if values else None
 
-    def ratio(self, metric: Metric) -> float | None:
-        """CometMQ's median in units of Apache RocketMQ's."""
-        java, comet = self.median(metric, "java"), self.median(metric, metric.comet)
+    def ratio(self, metric: Metric, side: Source | None = None) -> float | None:
+        """CometMQ's median in units of Apache RocketMQ's; `side` where it is not the one that stands for CometMQ."""
+        java, comet = self.median(metric, "java"), self.median(metric, side or metric.comet)
         return comet / java if java and comet is not None else None
 
     def save(self) -> Path:

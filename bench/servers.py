@@ -1,9 +1,10 @@
-"""The two sides as processes, with the settings they are measured with.
+"""The sides as processes, with the settings they are measured with.
 
 Both brokers read the same `broker.conf`: upstream's defaults, apart from addresses, paths and the flush mode. The
 JVM flags of the original are those of its start scripts with smaller heaps and without AlwaysPreTouch, which would
-count the whole heap as used; nothing that speeds it up is left out. Only one side runs at a time: the other
-is stopped with SIGSTOP, because an idle JVM broker that was under load keeps a tenth of a core busy.
+count the whole heap as used; nothing that speeds it up is left out. `pure` is CometMQ without its compiled extension.
+Only one side runs at a time: the others are stopped with SIGSTOP, because an idle JVM broker that was under load keeps
+a tenth of a core busy.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tests.original.comet import comet_command
 from tests.original.jars import VERSION
 from tests.original.process import HOST, BrokerProcess, ServerProcess
 
-SideName = Literal["java", "comet"]
-SIDES: Final[tuple[SideName, ...]] = ("java", "comet")
-LABELS: Final = {"java": f"Apache RocketMQ {VERSION}", "comet": "CometMQ"}
+SideName = Literal["java", "comet", "pure"]
+SIDES: Final[tuple[SideName, ...]] = ("java", "comet", "pure")
+LABELS: Final = {"java": f"Apache RocketMQ {VERSION}", "comet": "CometMQ", "pure": "CometMQ, pure Python"}
 
 _G1: Final = ("-XX:+UseG1GC", "-XX:G1HeapRegionSize=16m", "-XX:G1ReservePercent=25",
               "-XX:InitiatingHeapOccupancyPercent=30", "-XX:SoftRefLRUPolicyMSPerMB=0")  # fmt: skip
@@ -46,6 +47,21 @@ def check_tools(sides: tuple[SideName, ...]) -> None:
         raise CannotMeasure("mvn is not on the PATH: it fetches Apache RocketMQ once; install Apache Maven")
 
 
+class _Pure(ServerProcess):
+    """Run without the compiled extension."""
+
+    def environment(self) -> dict[str, str]:
+        return super().environment() | {"COMETMQ_PURE": "1"}
+
+
+class PureNamesrv(_Pure, CometNamesrv):
+    pass
+
+
+class PureBroker(_Pure, CometBroker):
+    pass
+
+
 class Side:
     """A NameServer and a broker of one kind, as two processes."""
 
@@ -63,8 +79,9 @@ class Side:
             self.namesrv = JavaNamesrv(directory / "namesrv", jvm=NAMESRV_JVM)
             self.broker = JavaBroker(directory / "broker", [self.namesrv.addr], flush=flush, conf=conf, jvm=BROKER_JVM)
         else:
-            self.namesrv = CometNamesrv(directory / "namesrv")
-            self.broker = CometBroker(directory / "broker", [self.namesrv.addr], flush=flush, conf=conf)
+            namesrv, broker = (PureNamesrv, PureBroker) if name == "pure" else (CometNamesrv, CometBroker)
+            self.namesrv = namesrv(directory / "namesrv")
+            self.broker = broker(directory / "broker", [self.namesrv.addr], flush=flush, conf=conf)
 
     @property
     def address(self) -> str:

@@ -31,7 +31,7 @@ _BODY: Final = b"x" * BODY_SIZE
 def run_timers(job: Job, ends: list[int]) -> Tally:
     """Send everything, wait until it is due, read it back."""
     count = int(PER_S * job.duration_s)
-    send_s = count / 10_000 + 1  # a pace that both sides surely hold; who is faster waits
+    send_s = count / 6_000 + 1  # a pace that both sides surely hold; who is faster waits
     first_due_ms = int((time.time() + send_s + LEAD_S) * 1000)
     due_ms = [first_due_ms + number * 1000 // PER_S for number in range(count)]
     cpu = CpuMeter(job.pids)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.original.process import ServerFailed
 
-from bench import machine
+from bench.arguments import positive, some_of
 from bench.results import Result, path_of
 from bench.runner import say
 from bench.sdk import report
 from bench.sdk.programs import BY_NAME, OFFICIAL_VERSION, PROGRAMS
 from bench.sdk.runner import IN_FLIGHT, Plan, measure
-from bench.servers import SIDES, CannotMeasure, check_tools
+from bench.servers import CannotMeasure, check_tools
 from bench.tally import Invalid
 from bench.workloads import BODY_SIZE
 from cometmq.errors import CometError
@@ -39,20 +37,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    clients = tuple(name for name in NAMES if name in options.clients)
+    clients = options.clients
     if options.broker == "java" or clients != ("comet",):
         check_tools(("java",))
-    seed = options.seed if options.seed is not None else random.randrange(1 << 31)
-    rounds = options.rounds or (1 if options.quick else 3)
+    rounds = options.rounds or (1 if options.quick else 5)
     whole = not options.quick and clients == NAMES and options.broker == "java"
-    result = Result(
-        name=options.name or (LATEST if whole else "scratch/sdk"),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        commit=machine.commit(),
-        seed=seed,
-        rounds=rounds,
-        machine=machine.facts(),
-        settings={
+    name = options.name or (LATEST if whole else "scratch/sdk")
+    result = Result.begin(
+        name,
+        options.seed,
+        rounds,
+        {
             "broker": options.broker,
             "body_size": BODY_SIZE,
             "in_flight": IN_FLIGHT,
@@ -63,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
     warm_s, duration_s, push_total = (2.0, 1.5, 60_000) if options.quick else (8.0, 6.0, 500_000)
     with tempfile.TemporaryDirectory(prefix="cometmq-bench-", dir=options.scratch) as scratch:
         folder = Path(scratch) / "sdk"
-        measure(Plan(options.broker, clients, rounds, warm_s, duration_s, push_total, seed, folder), result)
+        measure(Plan(options.broker, clients, rounds, warm_s, duration_s, push_total, result.seed, folder), result)
     result.save()
     if whole:
         report.write(result)
@@ -76,10 +71,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.sdk", description="The SDK beside other clients.")
-    parser.add_argument("--broker", choices=SIDES, default="java", help="the broker that all talk to (java)")
-    parser.add_argument("--clients", type=lambda text: text.split(","), default=list(NAMES), metavar="A,B",
-                        help=f"some of {','.join(NAMES)}")  # fmt: skip
-    parser.add_argument("--rounds", type=int, help="runs of each client; medians are compared (3)")
+    parser.add_argument(
+        "--broker", choices=("java", "comet"), default="java", help="the broker that all talk to (java)"
+    )
+    parser.add_argument(
+        "--clients", type=some_of(NAMES), default=NAMES, metavar="A,B", help=f"some of {','.join(NAMES)}"
+    )
+    parser.add_argument("--rounds", type=positive, help="runs of each client; medians are compared (5)")
     parser.add_argument("--quick", action="store_true", help="one short round: proves that the tool works, not speed")
     parser.add_argument("--seed", type=int, help="of the messages to consume; printed in the result")
     parser.add_argument("--name", help=f"of the result in bench/results ({LATEST})")

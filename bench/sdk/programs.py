@@ -10,7 +10,6 @@ threads) and failed.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.clients import client_jars
-from tests.original.cache import fingerprint, once, run_tool
-from tests.original.jars import VERSION, class_path
+from tests.original.cache import once, run_tool
+from tests.original.jars import VERSION
+from tests.original.programs import java_program
 
 HERE: Final = Path(__file__).parent
 OFFICIAL_VERSION: Final = "5.1.2"
@@ -40,14 +40,8 @@ def _comet(home: Path) -> list[str]:
 
 
 def _java(home: Path) -> list[str]:
-    source = HERE / "java" / "SdkBench.java"
-    jars = class_path(client_jars(VERSION))
-
-    def build(folder: Path) -> None:
-        run_tool(["javac", "-cp", jars, "-d", str(folder), str(source)], cwd=folder)
-
-    classes = once(f"bench-java-{fingerprint([source], VERSION)}", "Compiling the Java client of the benchmark", build)
-    return ["java", "-Xms512m", "-Xmx512m", f"-Duser.home={home}", "-cp", f"{classes}{os.pathsep}{jars}", "SdkBench"]
+    jvm = ("-Xms512m", "-Xmx512m", f"-Duser.home={home}")
+    return java_program(HERE / "java" / "SdkBench.java", client_jars(VERSION), jvm=jvm)
 
 
 def _official(home: Path) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.chart import number
+from bench.chart import spread
 from bench.report import PAGE, put_between
 from bench.results import Result
 from bench.sdk.programs import BY_NAME, PROGRAMS
@@ -80,11 +80,7 @@ def table(result: Result) -> str:
 
 
 def _cell(result: Result, client: str, load: str, field: str) -> str:
-    values = result.values(client, load, field)  # type: ignore[arg-type]
-    if not values:
-        return ""
-    text = number(statistics.median(values), "msg/s")
-    return text if len(values) == 1 else f"{text} ({number(min(values), 'msg/s')}–{number(max(values), 'msg/s')})"
+    return spread(result.values(client, load, field), "msg/s")  # type: ignore[arg-type]
 
 
 def section(result: Result) -> str:

@@ -18,15 +18,15 @@ from typing import Final
 
 from tests.original.proxy import JavaProxy
 
-from bench.ask import Asker, create_topic, max_offsets
-from bench.driver import run_job
+from bench.ask import Asker, create_topic
+from bench.filling import fill_topic
 from bench.machine import ROOT
 from bench.results import Result, Run
 from bench.runner import say
 from bench.sdk.programs import BY_NAME, ClientProgram
 from bench.servers import Side, SideName
 from bench.tally import Invalid
-from bench.workloads import BODY_SIZE, QUEUES, Job
+from bench.workloads import BODY_SIZE, QUEUES
 from cometmq.wire.requests.admin import CreateGroup
 from cometmq.wire.requests.consume import UpdateConsumerOffset
 
@@ -81,16 +81,7 @@ def measure(plan: Plan, result: Result) -> None:
 def _fill(plan: Plan, side: Side) -> int:
     with Asker(side.address) as asker:
         create_topic(asker, SENDS_TOPIC)
-        create_topic(asker, PUSH_TOPIC)
-        total = 0
-        while total < plan.push_total:
-            job = Job("batches", side.address, PUSH_TOPIC, 2, 2, 1, 0.0, 0.5, plan.seed, side.pids)
-            try:
-                run_job(job)
-            except Invalid:  # a cold JVM may answer nothing but "busy" for a while
-                continue
-            total = sum(max_offsets(asker, PUSH_TOPIC))
-    return total
+    return fill_topic(side, PUSH_TOPIC, plan.push_total, plan.seed)
 
 
 def _turn(

@@ -11,6 +11,7 @@ from bench.__main__ import main
 from bench.gates import GATES, Gate, judge
 from bench.metrics import BY_KEY, METRICS
 from bench.results import Result, Run
+from bench.runner import order
 from bench.tally import percentile_ms
 
 MACHINE = {
@@ -26,6 +27,7 @@ def result(comet_factor: float = 1.0) -> Result:
         for number, value in enumerate((1.0, 100.0, 3.0, 2.0, 4.0), 1):
             made.runs.append(Run("java", number, metric.workload, {metric.field: value}))
             made.runs.append(Run(metric.comet, number, metric.workload, {metric.field: value * comet_factor}))
+            made.runs.append(Run("pure", number, metric.workload, {metric.field: value * comet_factor / 2}))
     return made
 
 
@@ -55,6 +57,18 @@ def test_ratios_need_both_sides() -> None:
     assert "| Sends" in report.table(one_sided)
 
 
+def test_a_side_that_was_not_measured_has_no_column() -> None:
+    pair = result()
+    pair.runs = [run for run in pair.runs if run.side != "pure"]
+    assert "pure" not in report.table(pair)
+    assert all(verdict.gate.side is None for verdict in judge(pair))
+
+
+def test_everyone_comes_first_in_turn() -> None:
+    assert [order(("java", "comet", "pure"), number)[0] for number in (1, 2, 3, 4)] == ["java", "comet", "pure", "java"]
+    assert sorted(order(("java", "comet"), 2)) == ["comet", "java"]
+
+
 def test_gates_name_known_metrics() -> None:
     assert {gate.metric for gate in GATES} <= BY_KEY.keys()
 
@@ -76,18 +90,34 @@ def test_no_result_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_page_keeps_its_prose(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text(f"before\n{report.BEGIN}\nstale\n{report.END}\nafter\n")
-    report.write(result(0.2), page)
+    report.write([result(0.2)], page)
     text = page.read_text()
     assert text.startswith("before\n") and text.endswith("\nafter\n") and "stale" not in text
     assert "| 0.20 × | ≥ 1 × MISS |" in text and "| 0.20 × | ≤ 0.25 × PASS |" in text
-    ElementTree.parse(page.with_suffix(".svg"))
+    assert "| CometMQ, pure Python | ratio | gate |" in text and "| 0.10 × | ≤ 0.7 × PASS |" in text
+    ElementTree.parse(tmp_path / "performance-t.svg")
+
+
+def test_each_result_is_a_part_of_the_page(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"{report.BEGIN}\n{report.END}\n")
+    other = result()
+    other.name, other.commit = "other", "def"
+    report.write([result(), other], page)
+    text = page.read_text()
+    assert (
+        text.index("performance-t.svg")
+        < text.index("`abc`")
+        < text.index("performance-other.svg")
+        < text.index("`def`")
+    )
 
 
 def test_page_without_marks_is_not_touched(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text("prose")
     with pytest.raises(ValueError, match="lost the marks"):
-        report.write(result(), page)
+        report.write([result()], page)
     assert page.read_text() == "prose"
 
 
