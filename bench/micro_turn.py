@@ -24,6 +24,7 @@ from cometmq.cli.serve import COLLECT_AFTER
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 from cometmq.net.routes import Routes
+from cometmq.net.server import Server
 from cometmq.wire.requests.admin import CreateTopic
 
 TURNS = 3  # of the loop, until what a read brought is answered and dispatched
@@ -105,11 +106,12 @@ async def run(frames: int, rounds: int) -> None:
                 )
             )  # fmt: skip
         transport = Swallow()
-        every = [item for item in gc.get_objects() if isinstance(item, Routes)]  # the broker shows its own to nobody
-        routes = max(every, key=lambda routes: len(routes.codes))
+        every = gc.get_objects()  # the broker shows its own to nobody
+        routes = max((item for item in every if isinstance(item, Routes)), key=lambda routes: len(routes.codes))
+        lane = next((item.lane for item in every if isinstance(item, Server) and item.lane is not None), None)
         gc.freeze()
         gc.set_threshold(COLLECT_AFTER, 20, 20)  # as `cometmq broker` does
-        channel = Channel(routes.answer)
+        channel = Channel(routes.answer, lane=lane)
         channel.connection_made(cast(asyncio.BaseTransport, transport))
         turns = Turns(channel, transport)
         turns.measure_reading(f"{frames} sends, reading", Sends("sends", 1, frames, 1), rounds, frames)

@@ -1,11 +1,16 @@
 """What the extension offers; the pure twins have the same faces."""
 
+from collections import deque
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from cometmq.broker.send_lane import Learned
+from cometmq.broker.sent_properties import Shape
 from cometmq.columns.walk import Buffers, Unpack
+from cometmq.net.channel import Channel
 from cometmq.store.append import BatchItem
 from cometmq.store.append import Entry as Message
+from cometmq.store.commit_log import CommitLog
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.dispatch import Put
 from cometmq.store.index_file import Entry
@@ -71,4 +76,28 @@ def replayed_entries(
     patient: Patient,
     mend: Mend,
 ) -> tuple[list[Message], int]: ...
+
+class SendLane:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: dict[tuple[str, int], ConsumeQueue],
+        undispatched: deque[Message],
+        shapes: dict[str, Shape],
+        read: Callable[[str], tuple[str, Shape] | None],
+        own: bytes,
+        id_prefix: bytes,
+        literals: tuple[bytes, ...],
+        body_max: int,
+        routes_max: int,
+        room: Callable[[], int],
+        learn: Callable[[Channel, bytes], Learned],
+        answer: Callable[[Channel, bytes, int], None],
+        now_ms: Callable[[], int],
+        crc32: Callable[[Any], int],
+        tags_code: Callable[[str | None], int],
+    ) -> None: ...
+    def __call__(self, channel: Channel, view: memoryview, at: int) -> int: ...
+    def forget(self) -> None: ...
+
 def put_units(entries: list[Message], put: Put) -> int: ...

@@ -15,8 +15,9 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.model import properties
 from cometmq.net.channel import Channel
 from cometmq.net.routes import Call
-from cometmq.wire.codes import FLAG_RESPONSE, ResponseCode, SerializeType
-from cometmq.wire.command import Body, Command, encode_head
+from cometmq.wire.codes import FLAG_RESPONSE, RequestCode, ResponseCode, SerializeType
+from cometmq.wire.command import Body, Command, decode_command, encode_head
+from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.reply_template import ReplyTemplate
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -45,6 +46,21 @@ class TimedReceipt(Receipt):
     recall_handle: str = ""
 
 
+class ReadyReplies:
+    """Replies of success to sends of one connection, encoded before it is sure that they may leave."""
+
+    __slots__ = ("channel", "frames")
+
+    def __init__(self, channel: Channel, frames: bytes) -> None:
+        self.channel = channel
+        self.frames = frames
+
+    def refuse(self, error: Exception) -> None:
+        """Answer with an error instead; to whom is read in the replies."""
+        for frame in FrameDecoder().feed(self.frames):
+            Call(self.channel, Command(RequestCode.SEND_MESSAGE_V2, opaque=decode_command(frame).opaque)).refuse(error)
+
+
 def fixed_fields(config: BrokerConfig) -> dict[str, str]:
     """What every answer to a send carries, and every message that is sent."""
     return {
@@ -69,9 +85,16 @@ class Acknowledgements:
         if call.claim():
             call.channel.send(self._frame(call.command, receipt, code))
 
-    def send_all(self, owed: Iterable[tuple[Call, Receipt]]) -> None:
+    @property
+    def literals(self) -> tuple[bytes, ...]:
+        """The template of success in JSON, cut at its gaps: message id, queue id and offset, unique key, opaque."""
+        return self._template.literals
+
+    def send_all(self, owed: Iterable[tuple[Call, Receipt]], ready: Iterable[ReadyReplies] = ()) -> None:
         """Tell many; what one connection gets leaves in one write, now."""
         leaving: defaultdict[Channel, list[Body]] = defaultdict(list)
+        for replies in ready:
+            leaving[replies.channel].append(replies.frames)
         for call, receipt in owed:
             if call.claim():
                 leaving[call.channel].append(self._frame(call.command, receipt, _SUCCESS))

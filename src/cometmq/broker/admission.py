@@ -24,6 +24,16 @@ class Admission:
         self._enabled = config.broker_fast_failure_enable
         self.too_few_replicas: Callable[[], bool] | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `check` would not raise."""
+        return not (
+            self._is_slave
+            or len(self._durability.waiters) >= self._waiting_max
+            or (self.too_few_replicas is not None and self.too_few_replicas())
+            or (self._enabled and self._durability.last_write_s > self._busy_s)
+        )
+
     def check(self) -> None:
         """Raise if a send is not to be taken now."""
         if self._is_slave:

@@ -51,6 +51,7 @@ from cometmq.broker.registration import Registration
 from cometmq.broker.retry.dead_letters import DeadLetters
 from cometmq.broker.role import Role
 from cometmq.broker.saved import Saved
+from cometmq.broker.send_lane import open_lane
 from cometmq.broker.sent_properties import SentProperties
 from cometmq.broker.settings import BrokerSettings, load_settings
 from cometmq.broker.target_topics import TargetTopics
@@ -265,8 +266,14 @@ class Broker:
             find_master = slave.master_finder(registration.announce_all)
             core.jobs.append(Job("looking for the master", ha.FIND_MASTER_EVERY_S, find_master))
 
+        lane = open_lane(store, self._clock, send, sent, admission, durability, acknowledgements)
+        if lane is not None:
+            server.lane = lane
+
         def announce(topic: TopicConfig | None) -> None:
             send.forget()
+            if lane is not None:
+                lane.forget()
             if topic is not None:
                 registration.announce(topic)
 

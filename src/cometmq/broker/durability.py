@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from cometmq.broker.acknowledgements import Acknowledgements, Receipt
+from cometmq.broker.acknowledgements import Acknowledgements, ReadyReplies, Receipt
 from cometmq.errors import StoreError, StoreNotWritable
 from cometmq.net.routes import Call
 from cometmq.store.dispatch import Arrival
@@ -67,6 +67,7 @@ class Durability:
         self._least_bytes = config.flush_commit_log_least_pages * _PAGE_SIZE
         self._loop = asyncio.get_running_loop()
         self._unwritten: list[tuple[Call, Receipt]] = []  # answered when this turn's bytes are written
+        self._ready: list[ReadyReplies] = []  # the same
         self.waiters: deque[Waiter] = deque()  # answered when they are flushed
         self._promises: deque[tuple[int, float, Settle]] = deque()  # end offset, since, the broker's own writers
         self.on_confirmed: list[Callable[[], None]] = []  # told when more of the log may be seen
@@ -112,6 +113,23 @@ class Durability:
             self._dirty = True
             return
         self.end_turn_soon()
+        if self._alone:
+            self._write()
+
+    @property
+    def answers_when_written(self) -> bool:
+        """Whether whoever sends is answered as soon as the bytes are written."""
+        return not self._sync and self._replicated is None
+
+    def answer_when_written(self, replies: ReadyReplies, count: int) -> None:
+        """`answer_when_safe` for so many sends that need nothing more."""
+        self._ready.append(replies)
+        if self._turn_sends:
+            self._turn_sends += count
+            self._dirty = True
+            return
+        self.end_turn_soon()
+        self._turn_sends = count
         if self._alone:
             self._write()
 
@@ -161,7 +179,8 @@ class Durability:
             self._refuse_all(fault)
         self.last_write_s = self._loop.time() - began
         unwritten, self._unwritten = self._unwritten, []
-        self._acknowledgements.send_all(unwritten)
+        ready, self._ready = self._ready, []
+        self._acknowledgements.send_all(unwritten, ready)
         self._advance()  # in SYNC_FLUSH: who asks about what is safe already
         if self._sync:
             self._start_flush()
@@ -232,7 +251,12 @@ class Durability:
 
     def _refuse_all(self, fault: BaseException) -> None:
         log.error("those who wait for the disk are refused: %s", fault)
-        calls = [call for call, _ in self._unwritten] + [call for _, _, call, _ in self.waiters]
+        calls: list[Call | ReadyReplies] = [
+            *self._ready,
+            *(call for call, _ in self._unwritten),
+            *(call for _, _, call, _ in self.waiters),
+        ]
+        self._ready.clear()
         self._unwritten.clear()
         self.waiters.clear()
         refusal = fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault))

@@ -42,7 +42,7 @@ class SentProperties:
         self._special = special
         self._reserved = {*own, POP_CK, properties.TRANSACTION_PREPARED}
         self._make_unique_key = make_unique_key
-        self._shapes: dict[str, Shape] = {}
+        self.shapes: dict[str, Shape] = {}  # by what is left without the unique key
 
     def read(self, text: str) -> tuple[str, Shape] | None:
         """Unique key and shape; None if there is no such key, or a piece that is no property, or one twice."""
@@ -51,7 +51,7 @@ class SentProperties:
         if at < 0 or end <= at + _UNIQ_KEY_SIZE or (at and text[at - 1] != "\x02"):
             return None
         rest = text[:at] + text[end + 1 :]
-        shape = self._shapes.get(rest)
+        shape = self.shapes.get(rest)
         if shape is None:
             shape = self._look(text, rest)
             if shape is None:
@@ -65,9 +65,9 @@ class SentProperties:
         plain = found.keys().isdisjoint(self._reserved) and found.keys().isdisjoint(self._special)
         shape = Shape(found.get(properties.TAGS), found.get(properties.KEYS), waits(found), plain)
         if shape.keys is None and len(rest) <= SHAPE_SIZE_MAX:
-            if len(self._shapes) >= SHAPES_MAX:
-                self._shapes.clear()
-            self._shapes[rest] = shape
+            if len(self.shapes) >= SHAPES_MAX:
+                self.shapes.clear()
+            self.shapes[rest] = shape
         return shape
 
     def of_batch(self, messages: Iterable[SubRecord]) -> list[BatchItem]:

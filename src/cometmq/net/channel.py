@@ -29,6 +29,7 @@ JOIN_SIZE_MAX: Final = 256 * 1024  # up to here one copy is cheaper than many sm
 PIECE_SIZE_MIN: Final = 8 * 1024  # which those are not that are as large as this, taken together
 
 RequestSink = Callable[["Channel", Command], None]
+Lane = Callable[["Channel", memoryview, int], int]  # takes frames whole; see `FrameDecoder.feed`
 
 
 class Waiter(Protocol):
@@ -52,8 +53,10 @@ class Channel(asyncio.Protocol):
         on_close: Callable[[Channel], None] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
         reads_always: bool = False,
+        lane: Lane | None = None,
     ) -> None:
         self._on_request = on_request
+        self._lane = lane
         self._reads_always = reads_always
         self._on_open = on_open
         self._on_close = on_close
@@ -88,7 +91,7 @@ class Channel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_read = self._loop.time()
         try:
-            for frame in self._decoder.feed(data):
+            for frame in self._decoder.feed(data, self._skip if self._lane is not None else None):
                 command = decode_command(frame)
                 if command.flag & FLAG_RESPONSE:
                     self._resolve(command)
@@ -96,6 +99,9 @@ class Channel(asyncio.Protocol):
                     self._on_request(self, command)
         except ProtocolError as broken:
             self.close(f"bytes that cannot be trusted: {broken}")
+
+    def _skip(self, view: memoryview, at: int) -> int:
+        return at if self._lane is None else self._lane(self, view, at)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._finish(str(exc) if exc else "closed by the peer")
@@ -211,8 +217,8 @@ class Channel(asyncio.Protocol):
             waiter.set_result(answer)
 
     def hand_to(self, on_request: RequestSink) -> None:
-        """Let another answer what comes from now on."""
-        self._on_request = on_request
+        """Let another answer what comes from now on, all of it."""
+        self._on_request, self._lane = on_request, None
 
     def stop_reading(self) -> None:
         """Take no more requests; the answers that are owed still leave."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from cometmq.errors import ConfigError
-from cometmq.net.channel import Channel, RequestSink
+from cometmq.net.channel import Channel, Lane, RequestSink
 
 log = logging.getLogger("cometmq.net")
 
@@ -122,6 +122,7 @@ class Server:
         unfinished_s: float = UNFINISHED_S,
     ) -> None:
         self._on_request = on_request
+        self.lane: Lane | None = None  # offered what comes, before requests are made of it
         self._on_open = on_open
         self._on_close = on_close
         self._connections_max = connections_max
@@ -142,7 +143,7 @@ class Server:
             self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
     def _accept(self) -> Channel:
-        return Channel(self._on_request, on_open=self._opened, on_close=self._closed)
+        return Channel(self._on_request, on_open=self._opened, on_close=self._closed, lane=self.lane)
 
     def _opened(self, channel: Channel) -> None:
         if self._closing:  # it was accepted before we closed
@@ -182,7 +183,7 @@ class Server:
 
     async def drain(self, on_request: RequestSink, wait_s: float) -> None:
         """Let `on_request` meet whatever still comes, so that clients leave by themselves, and give them time."""
-        self._on_request = on_request
+        self._on_request, self.lane = on_request, None
         for channel in self.channels:
             channel.hand_to(on_request)
         await asyncio.sleep(wait_s)

@@ -65,6 +65,9 @@ class AppendedBatch(NamedTuple):
 # What dispatch must know of a message: end, queue, physical offset, size, tags code, queue offset (-1: takes no
 # place in the queue), keys, unique key, store time, sysFlag, tags. A plain tuple, for speed.
 Entry = tuple[int, ConsumeQueue, int, int, int, int, "str | None", "str | None", int, int, "str | None"]
+# What a quicker way needs to append to a queue: whether batches, the queue's key and itself, a record's head with gaps,
+# the topic as records carry it, the sysFlag of records, the queue's id in digits.
+SendRoute = tuple[bool, tuple[str, int], ConsumeQueue, bytes, bytes, int, bytes]
 BatchItem = tuple[
     int, Buffer, bytes, "str | None", "str | None", "str | None"
 ]  # flag, body, properties, tags, keys, uniq key
@@ -82,8 +85,8 @@ class Appender:
         clock: Clock,
         store_host: bytes,
     ) -> None:
-        self._log = log
-        self._queues = table.queues
+        self.log = log
+        self.queues = table.queues
         self._batches = batches
         self._body_size_max = config.max_message_size
         self._now_ms = clock.now_ms
@@ -110,7 +113,7 @@ class Appender:
         prepared_offset: int = 0,
     ) -> Appended:
         """Put one message behind the last. A refusal uses nothing up."""
-        log = self._log
+        log = self.log
         body_size = len(body)
         properties_size = len(properties_data)
         if (
@@ -120,7 +123,7 @@ class Appender:
             or len(self.undispatched) > UNDISPATCHED_MAX
         ):
             self._refuse(body_size, properties_size)
-        queue = self._queues.get((topic, queue_id))
+        queue = self.queues.get((topic, queue_id))
         if queue is None:
             queue = self.queue(topic, queue_id)
         sys_flag = sys_flag & ~_V6_BITS | self._store_bits
@@ -198,14 +201,14 @@ class Appender:
         properties_sizes = [len(item[2]) for item in items]
         if bodies_size > self._body_size_max or max(properties_sizes) > PROPERTIES_SIZE_MAX:
             self._refuse(bodies_size, max(properties_sizes))
-        queue = self._queues.get((topic, queue_id)) or self.queue(topic, queue_id)
+        queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         bits = self._store_bits | (_BORN_V6 if len(born_host) != 8 else 0)
         fixed = HEADS[bits].size + len(queue.topic_part) + 2
         size = fixed * len(items) + bodies_size + sum(properties_sizes)
-        if self._log.refusal is not None or len(self.undispatched) + len(items) > UNDISPATCHED_MAX:
+        if self.log.refusal is not None or len(self.undispatched) + len(items) > UNDISPATCHED_MAX:
             self._refuse(0, 0)
-        if self._log.end + size + 8 > self._log.limit:
-            self._log.roll(size)
+        if self.log.end + size + 8 > self.log.limit:
+            self.log.roll(size)
         append_all = self._append_all if compiled.twins is None else self._append_all_compiled
         return append_all(queue, items, sys_flag & ~_V6_BITS | bits, born_time_ms, born_host, reconsume_times)
 
@@ -219,7 +222,7 @@ class Appender:
         reconsume_times: int,
     ) -> AppendedBatch:
         """`append` for many, with what they share worked out once."""
-        log, parts, remember = self._log, self._log.parts, self.undispatched.append
+        log, parts, remember = self.log, self.log.parts, self.undispatched.append
         head, queue_id, magic, store_host = HEADS[sys_flag & _V6_BITS], queue.queue_id, queue.magic, self._store_host
         pack_head, pack_short, topic_part = head.pack, _SHORT.pack, queue.topic_part
         fixed_size = head.size + len(topic_part) + 2
@@ -261,7 +264,7 @@ class Appender:
         reconsume_times: int,
     ) -> AppendedBatch:
         """`_append_all` by the extension, which fills in what differs from record to record."""
-        log, first, at = self._log, queue.next_offset, self._log.end
+        log, first, at = self.log, queue.next_offset, self.log.end
         now_ms = log.last_store_time_ms = max(self._now_ms(), log.last_store_time_ms)
         head = HEADS[sys_flag & _V6_BITS].pack(
             0, queue.magic, 0, queue.queue_id, 0, 0, 0, sys_flag, born_time_ms, born_host, now_ms, self._store_host,
@@ -274,6 +277,20 @@ class Appender:
         log.parts.append(records)
         queue.next_offset, log.end = first + len(offsets), at + len(records)
         return AppendedBatch(offsets, first, log.end)
+
+    def route(
+        self, topic: str, queue_id: int, flag: int, sys_flag: int, reconsume_times: int, *, is_batch: bool
+    ) -> SendRoute | None:
+        """For `SendLane`, which appends as `append` and `append_batch` do; None if the queue is not open yet."""
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            return None
+        sys_flag = sys_flag & ~_V6_BITS | self._store_bits
+        head = HEADS[self._store_bits].pack(
+            0, queue.magic, 0, queue_id, 0 if is_batch else flag, 0, 0, sys_flag, 0, bytes(8), 0, self._store_host,
+            reconsume_times, 0, 0,
+        )  # fmt: skip
+        return is_batch, (topic, queue_id), queue, head, queue.topic_part, sys_flag, b"%d" % queue_id
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue of any kind. A new one becomes a folder, so its name is checked again, whoever asked for it."""
@@ -297,5 +314,5 @@ class Appender:
                 f"the properties take {properties_size} bytes; {PROPERTIES_SIZE_MAX} fit: use fewer or shorter ones"
             )
         raise StoreNotWritable(
-            self._log.refusal or f"the disk is too slow: {len(self.undispatched)} messages wait for it; send slower"
+            self.log.refusal or f"the disk is too slow: {len(self.undispatched)} messages wait for it; send slower"
         )

@@ -75,8 +75,8 @@ class Store:
         self._tables = (self._table, self._batches.table)
         self._index = IndexService(fs, config.index_dir, config, clock) if config.message_index_enable else None
         self._checkpoint = Checkpoint(fs, config.checkpoint_path)
-        self._appender = Appender(self._log, self._table, self._batches, config, clock, store_host)
-        self._dispatcher = Dispatcher(self._log, self._appender, self._table, self._batches, self._index)
+        self.appender = Appender(self._log, self._table, self._batches, config, clock, store_host)
+        self._dispatcher = Dispatcher(self._log, self.appender, self._table, self._batches, self._index)
         self._residency = Residency(fs, self._log)
         self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
         self._extension = QueueExtension(fs, config)
@@ -91,10 +91,10 @@ class Store:
         self.recovered_cleanly = True
         self.damages: Sequence[Damage] = ()  # in the middle of the log; with any, the store is for reading only
         # Bound here, so that a call of the hot path is one call.
-        self.append = self._appender.append
-        self.append_delayed = self._appender.append_delayed
-        self.append_batch = self._appender.append_batch
-        self.append_inner_batch = BatchAppender(self._appender).append
+        self.append = self.appender.append
+        self.append_delayed = self.appender.append_delayed
+        self.append_batch = self.appender.append_batch
+        self.append_inner_batch = BatchAppender(self.appender).append
         self.write = self._log.write
         self.flush_log = self._log.flush
         self.quick = QuickReader(self._log, self._table, self._residency, config)
@@ -107,7 +107,7 @@ class Store:
 
     def follow(self) -> FollowedLog:
         """From now on take what another log holds, and no messages of our own."""
-        self._followed = FollowedLog(self._log, self._appender, self._table, self._batches, self.config)
+        self._followed = FollowedLog(self._log, self.appender, self._table, self._batches, self.config)
         return self._followed
 
     # Opening and closing

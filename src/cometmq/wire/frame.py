@@ -12,7 +12,7 @@ Mirrors: NettyDecoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Final
 
@@ -22,6 +22,8 @@ from cometmq.wire.codes import FRAME_SIZE_MAX
 LENGTH_SIZE: Final = 4
 _LENGTH: Final = Struct(">i")
 _FRAME_SIZE_MIN: Final = 4  # the header length field
+
+Skip = Callable[[memoryview, int], int]  # bytes and where a frame begins; returns where the next begins that it left
 
 
 class FrameDecoder:
@@ -40,8 +42,11 @@ class FrameDecoder:
         """Size of the frame of which a part has arrived and the rest has not; 0 if there is none."""
         return self._needed if self._kept else 0
 
-    def feed(self, data: bytes) -> Iterator[memoryview]:
-        """Yield the frames that `data` completes, then raise `ProtocolError` if a length cannot be right."""
+    def feed(self, data: bytes, skip: Skip | None = None) -> Iterator[memoryview]:
+        """Yield the frames that `data` completes, then raise `ProtocolError` if a length cannot be right.
+
+        `skip` may take frames before they are cut: it is shown what is there from each frame on.
+        """
         view = memoryview(data)
         if self._kept:
             self._kept += data
@@ -51,6 +56,8 @@ class FrameDecoder:
             self._kept = bytearray()  # the frames keep the old one
         at, end = 0, len(view)
         needed = LENGTH_SIZE
+        if skip is not None:
+            at = skip(view, at)
         while end - at >= LENGTH_SIZE:
             (size,) = _LENGTH.unpack_from(view, at)
             needed = LENGTH_SIZE + size
@@ -61,6 +68,8 @@ class FrameDecoder:
             yield view[at + LENGTH_SIZE : at + needed]
             at += needed
             needed = LENGTH_SIZE
+            if skip is not None and at < end:
+                at = skip(view, at)
         if at < end:
             self._kept += view[at:]
             self._needed = needed

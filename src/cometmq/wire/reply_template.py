@@ -5,6 +5,7 @@ The replies to sends and pulls leave this way. Values must need no escape in JSO
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from struct import Struct
 from typing import Final
@@ -38,6 +39,8 @@ class ReplyTemplate:
         for name in varying:
             text = text.replace(f'"{name}":"?"', f'"{name}":"{"%b" if name in texts else "%d"}"', 1)
         self._header = text.replace(f'"opaque":{_OPAQUE}', '"opaque":%d', 1).encode()
+        # What stands between the gaps, for who fills them himself: those of `varying` in their order, then the opaque.
+        self.literals = tuple(piece.replace(b"%%", b"%") for piece in re.split(b"(?<!%)%[bd]", self._header))
 
     def fill(self, opaque: int, *values: int | bytes, body_size: int = 0) -> bytes:
         """The frame up to its body; `values` in the order of `varying`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from operator import itemgetter
-from typing import Final
+from typing import Final, Literal
 
 from cometmq.broker.admission import Admission
 from cometmq.broker.batch_intake import BatchIntake
@@ -22,7 +22,7 @@ from cometmq.broker.target_topics import AnySend, TargetTopics, queue_id_of
 from cometmq.broker.topics import Topics
 from cometmq.errors import ProtocolError, RequestRefused
 from cometmq.model import names, properties
-from cometmq.model.sysflag import MessageFlag
+from cometmq.model.sysflag import TRANSACTION_MASK, MessageFlag
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.wire.requests.send import SendBatchMessage, SendMessage, SendMessageV2
@@ -37,6 +37,7 @@ Answer = Later | Coroutine[None, None, None]  # what is left to do is awaited
 _REPEATED: Final = itemgetter(*"abcdefhjkmn")
 _PLAIN_FIELDS: Final = 13
 _SURE_DIGITS: Final = 18
+_UNUSUAL_FLAGS: Final = INNER_BATCH | TRANSACTION_MASK
 
 
 class Send:
@@ -91,6 +92,22 @@ class Send:
             if len(self._destinations) >= DESTINATIONS_MAX:
                 self._destinations.clear()
             self._destinations[key] = _destination(request, request.queue_id, topic)
+
+    def plain_destination(self, call: Call) -> tuple[bool, Destination] | Literal[False] | None:
+        """For `SendLane`: where a request goes that has nothing unusual, and whether it is a batch.
+
+        None if it would be refused as things are, or makes its topic; False if its header alone takes it elsewhere.
+        """
+        ext, command = call.command.ext, call.command
+        if len(ext) != _PLAIN_FIELDS or command.flag or "i" not in ext:
+            return False
+        request = SendMessageV2.read(ext)
+        if request.queue_id < 0 or request.sys_flag & _UNUSUAL_FLAGS or request.topic.startswith(names.RETRY_PREFIX):
+            return False
+        topic = self._topics.get(request.topic)
+        if topic is None or topic.is_batch or self._targets.topic(request, call) is not topic:
+            return None
+        return request.batch, _destination(request, request.queue_id, topic)
 
     def forget(self) -> None:
         """A topic has changed: what was checked before may be wrong now."""
