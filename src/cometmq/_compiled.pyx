@@ -6,9 +6,11 @@ same tests run on both. It imports nothing of CometMQ: what is rare or subtle is
 """
 
 include "columns/walk.pxi"
+include "wire/crc32.pxi"
 include "store/quick_read.pxi"
 include "store/index_entries.pxi"
 include "store/append.pxi"
 include "store/log_walk.pxi"
+include "store/dispatch.pxi"
 include "store/replay.pxi"
 include "broker/send_lane.pxi"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import Any
 from zlib import crc32
 
@@ -17,14 +18,14 @@ from cometmq.model.properties import KEY_SEPARATOR
 from cometmq.store.append import Appender, BatchItem
 from cometmq.store.append import Entry as Message
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
-from cometmq.store.dispatch import put_units_in_python
+from cometmq.store.dispatch import new_units_in_python, put_units_in_python
 from cometmq.store.index_file import Entry, packed_entries_in_python
 from cometmq.store.index_keys import TAG_PREFIX, PendingEntries
 from cometmq.store.index_slots import IndexSlots
 from cometmq.store.log_walk import FoundTuple, found_in_python
 from cometmq.store.quick_read import framed_in_python
 from cometmq.store.replay import entries_in_python
-from cometmq.wire.record import encode_blank, encode_record, v6_flags
+from cometmq.wire.record import body_crc, encode_blank, encode_record, v6_flags
 
 pytestmark = pytest.mark.skipif(compiled.twins is None, reason="the extension is not built here")
 
@@ -91,7 +92,8 @@ def segments(draw: st.DrawFn) -> tuple[int, bytes, list[int]]:
             topic=draw(st.sampled_from([b"T", b"Other", "ü".encode() * 70, b"T\0", b""])),
             queue_id=number, flag=0, queue_offset=draw(longs), physical_offset=start + len(data),
             sys_flag=draw(st.sampled_from([0, 4, 8, 0xC])) | v6_flags(*hosts), born_time_ms=1, born_host=hosts[0],
-            store_time_ms=draw(longs), store_host=hosts[1], body=draw(st.binary(max_size=20)),
+            store_time_ms=draw(longs), store_host=hosts[1],
+            body=draw(st.binary(max_size=20) | st.binary(min_size=60, max_size=99)),
             properties_data=draw(st.sampled_from([b"", b"A\x01b\x02", b"TAGS\x01t", b"A\x01\0"])),
         )  # fmt: skip
         places.append(len(data))
@@ -149,10 +151,15 @@ def test_entries_of_records(
     assert results[0] == results[1]
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 6), st.integers(0, 300), st.integers()), max_size=30))
-def test_units_of_entries(placed: list[tuple[int, int, int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("pure", "quick"), [(put_units_in_python, "put_units"), (new_units_in_python, "new_units")], ids=["found", "new"]
+)
+@given(
+    placed=st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 6), st.integers(0, 300), st.integers()), max_size=30)
+)
+def test_units_of_entries(pure: Any, quick: str, placed: list[tuple[int, int, int, int]]) -> None:
     results = []
-    for put_units in (put_units_in_python, compiled.twins.put_units):
+    for put_units in (pure, getattr(compiled.twins, quick)):
         queues = [ConsumeQueue("T", number, "", 20) for number in range(3)]
         queues[1].max_physical = 0
         queues[2].max_offset = -2  # as that of a queue of batches
@@ -169,9 +176,17 @@ def test_units_of_entries(placed: list[tuple[int, int, int, int]]) -> None:
             for number, queue_offset, at, code in placed
         ]
         count = put_units(entries, put)
+        if quick == "new_units":
+            count = count[0], [queue.queue_id for queue in count[1]]
         state = [(queue.tail, queue.max_offset, queue.max_physical, queue.dirty) for queue in queues]
         results.append((count, calls, state))
     assert results[0] == results[1]
+
+
+@given(st.integers(0, 300), st.randoms(use_true_random=False))
+def test_checksums(size: int, dice: Random) -> None:
+    body = dice.randbytes(size)
+    assert compiled.twins.body_crc(body, crc32) == body_crc(body)
 
 
 items = st.tuples(st.integers(-(2**31), 2**31 - 1), st.binary(max_size=40), st.binary(max_size=40), words, words, words)
@@ -186,7 +201,7 @@ def test_records_of_a_batch(batches: list[list[BatchItem]], host: bytes) -> None
             patch.setattr(Appender, "_append_all_compiled", append_all)
             store = open_small(Path(root), clock=HandClock())
             places = [store.append_batch("T", 1, batch, 0, 7, host, 2) for batch in batches]
-            waiting = [(*entry[:1], *entry[2:]) for entry in store._appender.undispatched]
+            waiting = [(*entry[:1], *entry[2:]) for entry in store.appender.undispatched]
             results.append((places, waiting, b"".join(map(bytes, store._log.parts))))
             store.abandon()
     assert results[0] == results[1]

@@ -2,11 +2,6 @@
 # the short cut of `broker/send_lane.py`, where is written when it is taken. What is not recognised to the byte is left
 # where it stands, for the patient way.
 
-from cpython.memoryview cimport PyMemoryView_FromMemory
-
-cdef extern from "Python.h":
-    int PyBUF_READ
-
 cdef enum:
     BORN_TIME_AT = 40  # of a record's head, where the born host has 8 bytes
     BORN_HOST_AT = 48
@@ -435,12 +430,13 @@ cdef class SendLane:
         cdef Py_ssize_t size = head_size + body.size + PyBytes_GET_SIZE(topic_part) + 2 + properties_size
         cdef uint8_t* to
         cdef uint8_t short_size[2]
+        cdef uint32_t crc
         if properties_size > PROPERTIES_MAX:
             return 0
         tags = shape[0]
         if tags is not self._last_tags:
             self._last_tags, self._tags_hash = tags, self._tags_code(tags)
-        crc = self._crc32(PyMemoryView_FromMemory(<char*>body.at, body.size, PyBUF_READ))
+        crc = crc_of(body.at, body.size, self._crc32)
         unique_key = PyUnicode_DecodeUTF8(<char*>key.at, key.size, NULL)
         reserve(&self._records, size)
         self._put_id(at)
@@ -450,7 +446,7 @@ cdef class SendLane:
         to = self._records.data + self._records.size
         put(&self._records, PyBytes_AS_STRING(head), head_size)
         put_u32(to + SIZE_AT, <uint32_t>size)
-        put_u32(to + CRC_AT, <uint32_t><int64_t>crc & 0x7FFFFFFF)
+        put_u32(to + CRC_AT, crc)
         if flag >= 0:
             put_u32(to + FLAG_AT, <uint32_t>flag)
         put_u64(to + QUEUE_OFFSET_AT, <uint64_t>queue_offset)

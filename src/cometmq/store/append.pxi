@@ -43,7 +43,7 @@ def batch_records(
             total -= size
             memcpy(to, PyBytes_AS_STRING(head), head_size)
             put_u32(to + SIZE_AT, <uint32_t>size)
-            put_u32(to + CRC_AT, <uint32_t><int64_t>crc32(body) & 0x7FFFFFFF)
+            put_u32(to + CRC_AT, crc_of(<const uint8_t*>source.buf, body_size, crc32))
             put_u32(to + FLAG_AT, <uint32_t><int32_t>flag)
             put_u64(to + QUEUE_OFFSET_AT, <uint64_t>queue_offset)
             put_u64(to + PHYSICAL_OFFSET_AT, <uint64_t>at)

@@ -33,6 +33,24 @@ class Arrival(NamedTuple):
 Put = Callable[[ConsumeQueue, int, int, int, int, int], bool]
 
 
+def new_units_in_python(entries: list[Entry], put: Put) -> tuple[int, dict[ConsumeQueue, None]]:
+    """Units of messages that were just appended; how many there were, and the queues that grew, in order."""
+    grown: dict[ConsumeQueue, None] = {}
+    pack = UNIT.pack
+    count = 0
+    for end, queue, physical_offset, size, tags_code, queue_offset, _, _, store_time_ms, _, _ in entries:
+        if queue_offset == queue.max_offset:
+            queue.tail += pack(physical_offset, size, tags_code)
+            queue.max_offset = queue_offset + 1
+            queue.max_physical = end
+            grown[queue] = None
+            count += 1
+        elif queue_offset >= 0 and queue.alive:
+            count += put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
+            grown[queue] = None
+    return count, grown
+
+
 def put_units_in_python(entries: list[Entry], put: Put) -> int:
     """Units of what the queues lack of these, the next ones packed here, any others by `put`; how many there were."""
     pack = UNIT.pack
@@ -49,6 +67,7 @@ def put_units_in_python(entries: list[Entry], put: Put) -> int:
     return count
 
 
+_new_units: Final = compiled.twin("new_units", new_units_in_python)
 _put_units: Final = compiled.twin("put_units", put_units_in_python)
 
 
@@ -83,19 +102,7 @@ class Dispatcher:
         entries = self._take_confirmed(max_count)
         if not entries:
             return []
-        grown: dict[ConsumeQueue, None] = {}
-        pack = UNIT.pack
-        count = 0
-        for end, queue, physical_offset, size, tags_code, queue_offset, _, _, store_time_ms, _, _ in entries:
-            if queue_offset == queue.max_offset:
-                queue.tail += pack(physical_offset, size, tags_code)
-                queue.max_offset = queue_offset + 1
-                queue.max_physical = end
-                grown[queue] = None
-                count += 1
-            elif queue_offset >= 0 and queue.alive:
-                count += self._put(queue, physical_offset, size, tags_code, queue_offset, store_time_ms)
-                grown[queue] = None
+        count, grown = _new_units(entries, self._put)
         if self._index is not None:
             self._index.put_messages(entries)
         self.dispatched, _, self.last_physical_offset, *_, self.last_store_time_ms, _, _ = entries[-1]

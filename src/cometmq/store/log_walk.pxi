@@ -1,8 +1,5 @@
 # The records of a segment, one behind the other: the twin of `found_in_python` in log_walk.py.
 
-from cpython.buffer cimport PyBUF_READ
-from cpython.memoryview cimport PyMemoryView_FromMemory
-
 
 def found_records(object view, int64_t start, Py_ssize_t at, Py_ssize_t count, object crc32):
     cdef list found = []
@@ -10,7 +7,7 @@ def found_records(object view, int64_t start, Py_ssize_t at, Py_ssize_t count, o
     cdef const uint8_t* record
     cdef const char* topic
     cdef Py_ssize_t left, total, body_at, body_size, topic_at, topic_size, properties_at, properties_size
-    cdef uint32_t magic, crc
+    cdef uint32_t magic
     cdef int32_t sys_flag
     cdef bytes last_topic = b""  # neighbours are often of one topic
     PyObject_GetBuffer(view, &segment, PyBUF_SIMPLE)
@@ -45,10 +42,8 @@ def found_records(object view, int64_t start, Py_ssize_t at, Py_ssize_t count, o
                 break
             if not topic_size or not record[properties_at - 3] or (properties_size and not record[total - 1]):
                 break
-            if crc32 is not None and body_size:
-                crc = crc32(PyMemoryView_FromMemory(<char*>record + body_at, body_size, PyBUF_READ))
-                if crc & 0x7FFFFFFF != comet_u32(record + 8):
-                    break
+            if crc32 is not None and body_size and crc_of(record + body_at, body_size, crc32) != comet_u32(record + 8):
+                break
             topic = <const char*>record + topic_at
             if PyBytes_GET_SIZE(last_topic) != topic_size or memcmp(PyBytes_AS_STRING(last_topic), topic, topic_size):
                 last_topic = PyBytes_FromStringAndSize(topic, topic_size)

@@ -88,9 +88,7 @@ def replayed_entries(
 def put_units(list entries, object put):
     cdef tuple entry
     cdef int64_t end, queue_offset, max_offset, max_physical
-    cdef Py_ssize_t count = 0, size
-    cdef bytearray tail
-    cdef uint8_t* to
+    cdef Py_ssize_t count = 0
     for entry in entries:
         queue_offset = entry[5]
         if queue_offset < 0:
@@ -98,13 +96,7 @@ def put_units(list entries, object put):
         queue = entry[1]
         end, max_offset, max_physical = entry[0], queue.max_offset, queue.max_physical
         if queue_offset == max_offset and end > max_physical >= 0:
-            tail = <bytearray?>queue.tail
-            size = PyByteArray_GET_SIZE(tail)
-            PyByteArray_Resize(tail, size + UNIT_SIZE)
-            to = <uint8_t*>PyByteArray_AS_STRING(tail) + size
-            put_u64(to, <uint64_t><int64_t>entry[2])
-            put_u32(to + 8, <uint32_t><int64_t>entry[3])
-            put_u64(to + 12, <uint64_t><int64_t>entry[4])
+            add_unit(queue, entry)
             queue.max_offset = queue_offset + 1
             queue.max_physical = end
             queue.dirty = True
