@@ -138,7 +138,8 @@ def request(dice: random.Random, opaque: int) -> bytes:
         return encode_command(Command(fields["code"], opaque=opaque, ext=ext, body=body, serialize=binary))
     header = json.dumps(fields, separators=separators, ensure_ascii=dice.random() < 0.5).encode()
     if oddity > 0.98:
-        header = header.replace(b'"g":', b'"g":"1","g":', 1)
+        twice = dice.choice([(b'"g":', b'"g":"1","g":'), (b'"version":', b'"code":10,"version":')])
+        header = header.replace(*twice, 1)
     return (4 + len(header) + len(body)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body
 
 

@@ -38,6 +38,7 @@ _REPEATED: Final = itemgetter(*"abcdefhjkmn")
 _PLAIN_FIELDS: Final = 13
 _SURE_DIGITS: Final = 18
 _UNUSUAL_FLAGS: Final = INNER_BATCH | TRANSACTION_MASK
+_SEND_CODES: Final = (SendMessageV2.code, SendBatchMessage.code)
 
 
 class Send:
@@ -99,7 +100,7 @@ class Send:
         None if it would be refused as things are, or makes its topic; False if its header alone takes it elsewhere.
         """
         ext, command = call.command.ext, call.command
-        if len(ext) != _PLAIN_FIELDS or command.flag or "i" not in ext:
+        if command.code not in _SEND_CODES or command.flag or len(ext) != _PLAIN_FIELDS or "i" not in ext:
             return False
         request = SendMessageV2.read(ext)
         if request.queue_id < 0 or request.sys_flag & _UNUSUAL_FLAGS or request.topic.startswith(names.RETRY_PREFIX):
