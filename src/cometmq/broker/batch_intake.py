@@ -62,9 +62,8 @@ class BatchIntake:
         return None
 
     def _items(self, call: Call) -> Iterator[list[BatchItem]]:
-        marked = may_have_marks(call.command.body)
         for messages in split_parts(call.command.body, AT_ONCE_MAX):
-            yield self._sent.of_batch(without_marks(messages) if marked else messages)
+            yield self._sent.of_batch(without_marks(messages) if may_have_marks(messages) else messages)
 
     async def _take_in_turns(
         self,

@@ -31,7 +31,6 @@ from cometmq.model import properties
 from cometmq.model.properties import DELIVERED_MARK
 from cometmq.store.engine import Store
 from cometmq.wire.batch import SubRecord
-from cometmq.wire.command import Body
 
 DELAY_SOURCE: Final = "delay"
 TIMER_SOURCE: Final = "timer"
@@ -70,9 +69,9 @@ def strip_mark(message: InnerMessage) -> None:
     message.properties.pop(DELIVERED_MARK, None)
 
 
-def may_have_marks(batch: Body) -> bool:
-    """Whether it is worth looking at its messages one by one."""
-    return _MARK_DATA in bytes(batch)
+def may_have_marks(messages: list[SubRecord]) -> bool:
+    """Whether it is worth to read the properties of these."""
+    return any(_MARK_DATA in data for _, _, data in messages)
 
 
 def without_marks(messages: list[SubRecord]) -> list[SubRecord]:
