@@ -16,7 +16,9 @@ FOLDER: Final = Path(__file__).parents[2] / "examples"
 SAYS: Final = {
     "batch.py": ["sent 300 readings"],
     "blocking.py": ["read hello"],
+    "broadcasting.py": ["first empties prices", "second empties prices"],
     "delay.py": ["called back", "stand up came after 1"],
+    "filters.py": ["sold in Europe: book", "sold in Europe: desk", "dear: desk"],
     "lite_pull.py": ["read ['report 0', 'report 1', 'report 2', 'report 3']", "read again"],
     "logging_to_a_topic.py": ["sent 1 dropped 0"],
     "ordered.py": [f"order-{number} was created, paid, shipped" for number in (1, 2, 3)],
@@ -25,6 +27,7 @@ SAYS: Final = {
     "send.py": ["to queue", "sent 1000 more"],
     "simple_consumer.py": ["worked on task 0", "worked on task 1", "worked on task 2"],
     "transaction.py": ["committed", "rolled back: the card was refused"],
+    "watching.py": ["sent 10 tried again 0 given up 0", "the trace tells of"],
 }
 
 

@@ -48,6 +48,7 @@ def test_on_one_that_comes_along(capsys: pytest.CaptureFixture[str]) -> None:
     assert time.monotonic() - begun < 30
     said = capsys.readouterr()
     assert said.out.count("✓") == len(STEPS)
+    assert max(map(len, said.out.splitlines())) <= 80  # as wide as a terminal is, at the least
     assert said.err == ""
 
 

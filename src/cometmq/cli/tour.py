@@ -85,7 +85,7 @@ class Tour:
             for number in range(COUNT):
                 await pipeline.send(Message(self.topic, b"order %d" % number, tags="created", keys=[f"order-{number}"]))
         self._sent = pipeline.receipts
-        return f"{COUNT} messages, each acknowledged by its broker"
+        return f"{COUNT} messages, each acknowledged"
 
     async def consume(self) -> str:
         self._consumer.subscribe(self.topic, self._hear)
@@ -103,7 +103,7 @@ class Tour:
         receipt = await self._producer.send(Message(self.topic, b"broken", tags="broken"))
         await self._until(receipt, times=2)
         await self._find(receipt.broker_name, DLQ_PREFIX + self.group, receipt.message_id, is_unique=True)
-        return f"failed twice, then moved to {DLQ_PREFIX}{self.group}"
+        return f"failed twice, then in {DLQ_PREFIX}{self.group}"
 
     async def transact(self) -> str:
         async with self._producer.transaction(Message(self.topic, b"rolled back")) as rolled_back:
@@ -113,7 +113,7 @@ class Tour:
         await self._until(committed.receipt)
         if rolled_back.receipt.message_id in self._heard:
             raise CometError("a message came that had been rolled back")
-        return "one committed and delivered, one rolled back and never seen"
+        return "committed: delivered; rolled back: never seen"
 
     async def query(self) -> str:
         if not self._sent:
@@ -212,10 +212,10 @@ async def guide(namesrv: str | None, out: TextIO) -> list[Seen]:
     """The whole tour, on a running server or on one of its own."""
     async with AsyncExitStack() as closing:
         address = namesrv if namesrv is not None else await closing.enter_async_context(embedded_server())
-        name = f"cometmq-tour-{uuid.uuid4().hex[:8]}"
+        name = f"cometmq-tour-{uuid.uuid4().hex[:8]}"  # of the topic and of both groups
         producer = Producer(name, namesrv=address, checker=lambda _: Decision.ROLLBACK)
         await closing.enter_async_context(producer)
-        tour = Tour(producer, address, name, f"{name}-consumers")
+        tour = Tour(producer, address, name, name)
         try:
             return await walk(tour, out)
         finally:
