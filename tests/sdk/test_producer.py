@@ -217,6 +217,8 @@ async def test_what_is_refused_before_the_network(server: Server) -> None:
             await producer.send(Message("SCHEDULE_TOPIC_XXXX", b"x"))
         with pytest.raises(InvalidArgument, match="time zone"):
             await producer.send(Message(new(), b"x"), at=datetime.now())  # noqa: DTZ005
+        with pytest.raises(InvalidArgument, match="None is no queue"):
+            await producer.send(Message(new(), b"x"), select=lambda queues: None)  # type: ignore[arg-type,return-value]
         body: Any = b"a body alone"
         for send in (producer.send, producer.send_oneway, producer.request):
             with pytest.raises(InvalidMessage, match="a Message is sent, not bytes"):

@@ -137,6 +137,12 @@ async def test_an_address_that_cannot_be_reached() -> None:
                 await producer.send(Message("orders", b"1"))
             with pytest.raises(BrokerUnreachable):
                 await producer.send_oneway(Message("orders", b"1"))
+    async with (
+        LocalCluster({"brokerIP1": "127.0.0.2"}) as cluster,
+        Producer("sdk", namesrv=cluster.namesrv, connect_timeout_ms=500) as producer,
+    ):
+        with pytest.raises(BrokerUnreachable, match="set brokerIP1"):
+            await producer.create_topic("orders")
 
 
 async def test_topics_are_not_always_created() -> None:

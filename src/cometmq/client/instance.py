@@ -351,13 +351,16 @@ class ClientInstance:
         if address is None:
             role = "master" if broker_id == MASTER_ID else f"replica {broker_id}"
             raise PeerUnreachable(f"the {role} of broker {broker_name} is in no route now; is it running?")
-        try:
-            channel = await self._pool.channel(address, timeout_ms=self.options.connect_timeout_ms)
-        except PeerUnreachable as fault:
-            raise BrokerUnreachable(broker_name, address, str(self.name_servers), str(fault)) from None
+        channel = await self._connected(broker_name, address)
         if self._note(address, channel) and (self.consumers or self.producers):
             self._greet(channel)
         return address, channel
+
+    async def _connected(self, broker_name: str, address: str) -> Channel:
+        try:
+            return await self._pool.channel(address, timeout_ms=self.options.connect_timeout_ms)
+        except PeerUnreachable as fault:
+            raise BrokerUnreachable(broker_name, address, str(self.name_servers), str(fault)) from None
 
     def _greet(self, channel: Channel) -> None:
         """The first thing said on a connection; what is sent after it does not wait for the answer."""
@@ -377,10 +380,10 @@ class ClientInstance:
         if greeting is not None:
             await asyncio.shield(greeting)
 
-    async def call_address(self, address: str, request: Header, body: Body = b"") -> Command:
-        """Ask a broker that is known by its address only; raises `PeerRefused`."""
+    async def call_address(self, broker_name: str, address: str, request: Header, body: Body = b"") -> Command:
+        """Ask a broker that need not be in a route; raises `PeerRefused`."""
         self.check_open("the client")
-        channel = await self._pool.channel(address, timeout_ms=self.options.connect_timeout_ms)
+        channel = await self._connected(broker_name, address)
         return await channel.call(request, body, timeout_ms=self.options.request_timeout_ms)
 
     def go_away(self, broker_name: str, channel: Channel) -> None:

@@ -340,6 +340,8 @@ class Producer:
         if queue is None:
             queues = await sender.queues(message.topic)
             queue = select(queues) if select is not None else queue_of_key(message.sharding_key or "", queues)
+        if not isinstance(queue, MessageQueue):
+            raise InvalidArgument(f"{queue!r} is no queue; choose one of those of {message.topic}")
         if queue.topic != message.topic:
             raise InvalidArgument(f"the queue is one of {queue.topic}, the message is for {message.topic}")
         if queue.broker_name not in sender.instance.routes.brokers:

@@ -29,15 +29,13 @@ async def create(instance: ClientInstance, topic: str, queues: int, attributes: 
     if names.is_system_topic(topic):
         raise InvalidArgument(f"{topic} is a topic of the system")
     cluster = decode_cluster_info((await instance.name_servers.call(GetClusterInfo())).body)
-    masters = [broker.addrs[MASTER_ID] for broker in cluster.brokers.values() if MASTER_ID in broker.addrs]
+    masters = {name: broker.addrs[MASTER_ID] for name, broker in cluster.brokers.items() if MASTER_ID in broker.addrs}
     if not masters:
         raise PeerUnreachable(f"no broker is registered with the name servers ({instance.name_servers})")
     text = ",".join(f"+{key}={value}" for key, value in attributes.items()) or None
-    for address in masters:
-        await instance.call_address(
-            address,
-            CreateTopic(topic, queues, queues, READ_WRITE, "SINGLE_TAG", names.AUTO_CREATE_TOPIC, attributes=text),
-        )
+    request = CreateTopic(topic, queues, queues, READ_WRITE, "SINGLE_TAG", names.AUTO_CREATE_TOPIC, attributes=text)
+    for broker_name, address in masters.items():
+        await instance.call_address(broker_name, address, request)
     loop = asyncio.get_running_loop()
     until = loop.time() + ROUTE_WAIT_S
     while True:
