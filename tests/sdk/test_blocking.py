@@ -259,6 +259,7 @@ from datetime import timedelta
 from typing import assert_type
 
 from cometmq import Decision, Message, Receipt, ReceivedMessage, SimpleConsumer, Transaction, blocking
+from cometmq import consumer as consumes
 
 
 def check(message: blocking.ReceivedMessage) -> Decision:
@@ -287,6 +288,10 @@ async def receive() -> None:
 
 producer.send(b"1")  # type: ignore[arg-type]
 consumer.receive("t", tag="a")  # type: ignore[call-arg]
+blocking.Producer("g", retrys=3)  # type: ignore[call-arg]
+blocking.PushConsumer("g", request_timeout_ms="1")  # type: ignore[arg-type]
+SimpleConsumer("g", in_fligth=3)  # type: ignore[call-arg]
+consumes("t", group="g", concurency=3)  # type: ignore[call-arg]
 """
 
 

@@ -88,6 +88,8 @@ def test_what_cannot_be_run() -> None:
         cometmq.run(make(), make(), namesrv="127.0.0.1:9876")
     with pytest.raises(InvalidArgument, match="options"):
         cometmq.run(make(), make("parcels", orderly=True), namesrv="127.0.0.1:9876")
-    for wrong in ({"topic": "a b"}, {"tags": "a|b"}, {"batch": 0}):
+    for wrong in ({"topic": "a b"}, {"tags": "a|b"}, {"batch": 0}, {"concurrency": 0}):
         with pytest.raises(InvalidArgument):
             make(**wrong)
+    with pytest.raises(TypeError, match="concurency"):
+        make(concurency=1)

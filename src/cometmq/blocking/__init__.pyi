@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from cometmq.client.compression import Compression
 from cometmq.client.message import Message, Receipt
 from cometmq.client.offset_store import StartFrom
+from cometmq.client.options import MoreOptions
 from cometmq.client.queue_choice import Strategy
 from cometmq.client.rebalance import AssignmentStrategy
 from cometmq.client.sending import Sending
@@ -97,7 +98,7 @@ class Producer:
         trace: bool = ...,
         spans: bool = ...,
         client_id: str | None = ...,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None: ...
     def start(self) -> Self: ...
     def close(self) -> None: ...
@@ -156,7 +157,7 @@ class SimpleConsumer:
         trace: bool = ...,
         spans: bool = ...,
         client_id: str | None = ...,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None: ...
     def start(self) -> Self: ...
     def close(self) -> None: ...
@@ -213,7 +214,7 @@ class LitePullConsumer:
         trace: bool = ...,
         spans: bool = ...,
         client_id: str | None = ...,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None: ...
     def start(self) -> Self: ...
     def close(self) -> None: ...
@@ -271,7 +272,7 @@ class PushConsumer:
         trace: bool = ...,
         spans: bool = ...,
         client_id: str | None = ...,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None: ...
     def start(self) -> Self: ...
     def close(self) -> None: ...

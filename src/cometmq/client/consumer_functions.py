@@ -14,18 +14,49 @@ The function stays what it was and can be called as before. Functions of one gro
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Generic, ParamSpec, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, ParamSpec, TypeVar, Unpack
 
 from cometmq.client.listeners import Listener, subscription_data
-from cometmq.client.message import check_group
+from cometmq.client.offset_store import StartFrom
+from cometmq.client.options import MoreOptions
 from cometmq.client.push_consumer import PushConsumer
+from cometmq.client.rebalance import AssignmentStrategy
 from cometmq.errors import InvalidArgument
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_SAID_LATER: Final = "127.0.0.1:9876"  # a name server for looking at options: nobody connects to it
+
+
+class PushOptions(MoreOptions, total=False):
+    """The options of a `PushConsumer`, for type checkers; a test holds them together."""
+
+    namesrv: str | Sequence[str] | None
+    broadcasting: bool
+    orderly: bool
+    concurrency: int
+    start_from: StartFrom | datetime | str
+    max_reconsume_times: int | None
+    retry_delay_level: int
+    suspend_queue: timedelta
+    consume_timeout: timedelta
+    stop_timeout_s: float
+    pull_batch: int
+    queue_messages: int
+    queue_bytes: int
+    queue_span: int
+    strategy: AssignmentStrategy | str | None
+    server_assignment: bool
+    offset_folder: str | os.PathLike[str] | None
+    trace: bool
+    spans: bool
+    client_id: str | None
 
 
 class ConsumerFunction(Generic[P, R]):
@@ -39,14 +70,17 @@ class ConsumerFunction(Generic[P, R]):
         tags: str | Sequence[str] | None,
         sql: str | None,
         batch: int | None,
-        options: dict[str, Any],
+        options: PushOptions,
     ) -> None:
-        subscription_data(topic, tags, sql)  # a mistake is told where it was made
+        # A mistake is told where it was made.
+        subscription_data(topic, tags, sql)
         listener: Callable[..., Any] = function
         Listener(listener, batch)
+        looked_at: PushOptions = {"namesrv": _SAID_LATER, **options}
+        PushConsumer(group, **looked_at)
         self.function = function
         self.topic = topic
-        self.group = check_group(group)
+        self.group = group
         self.tags = tags
         self.sql = sql
         self.batch = batch
@@ -80,7 +114,7 @@ def consumer(
     tags: str | Sequence[str] | None = None,
     sql: str | None = None,
     batch: int | None = None,
-    **options: Any,
+    **options: Unpack[PushOptions],
 ) -> Callable[[Callable[P, R]], ConsumerFunction[P, R]]:
     """Make a function the listener of a topic; `options` are those of `PushConsumer`."""
 
@@ -96,11 +130,11 @@ def consumers_of(
     """One consumer per group, with all its functions."""
     if not functions:
         raise InvalidArgument("there is nothing to run; give functions that are made consumers by @consumer")
-    made: dict[str, tuple[PushConsumer, dict[str, Any], set[str]]] = {}
+    made: dict[str, tuple[PushConsumer, PushOptions, set[str]]] = {}
     for function in functions:
         if not isinstance(function, ConsumerFunction):
             raise InvalidArgument(f"{function!r} is no consumer; put @consumer(topic, group=…) above it")
-        options = function.options if namesrv is None else {**function.options, "namesrv": namesrv}
+        options: PushOptions = function.options if namesrv is None else {**function.options, "namesrv": namesrv}
         if function.group not in made:
             made[function.group] = (PushConsumer(function.group, **options), options, set())
         one, known_options, topics = made[function.group]

@@ -20,14 +20,14 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from cometmq.client.assignments import Assignments
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listeners import Subscription
 from cometmq.client.message import ReceivedMessage, check_group, check_topic
 from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
-from cometmq.client.options import ClientOptions
+from cometmq.client.options import ClientOptions, MoreOptions
 from cometmq.client.process_queue import QueueLimits
 from cometmq.client.read_ahead import ReadAhead
 from cometmq.client.rebalance import AssignmentStrategy, strategy_of
@@ -74,7 +74,7 @@ class LitePullConsumer:
         trace: bool = False,
         spans: bool = False,
         client_id: str | None = None,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None:
         """`trace` tells the trace topic of what polls gave, `spans` OpenTelemetry. `broadcasting` and `offset_folder`
         are as of a `PushConsumer`, further `options` those of `ClientOptions`.

@@ -8,12 +8,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypedDict, Unpack
 
 from cometmq.errors import InvalidArgument, PeerUnreachable
 from cometmq.net.pool import split_address, split_addresses
 
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
+
+
+class MoreOptions(TypedDict, total=False):
+    """What every client takes besides; a test holds it together with the fields below."""
+
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    heartbeat_interval_s: float
+    route_interval_s: float
+    close_timeout_s: float
+    heartbeat_v2: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +41,9 @@ class ClientOptions:
     heartbeat_v2: bool = True
 
     @classmethod
-    def of(cls, namesrv: str | Sequence[str] | None, **others: object) -> Self:
+    def of(
+        cls, namesrv: str | Sequence[str] | None, *, client_id: str | None = None, **others: Unpack[MoreOptions]
+    ) -> Self:
         """Options as a program gives them; without `namesrv` the variable that Java reads counts."""
         if namesrv is None:
             namesrv = os.environ.get(NAMESRV_VARIABLE, "")
@@ -44,7 +57,7 @@ class ClientOptions:
                     split_address(address)
                 except PeerUnreachable as fault:
                     raise InvalidArgument(f"namesrv: {fault}") from None
-        made = cls(namesrv=text, **others)  # type: ignore[arg-type]
+        made = cls(namesrv=text, client_id=client_id, **others)
         for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_s", "route_interval_s"):
             if getattr(made, name) <= 0:
                 raise InvalidArgument(f"{name} is {getattr(made, name)}; it must be more than 0")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from cometmq.client import batches, requests, topics, transaction
 from cometmq.client.compression import Compression, codec, compress
@@ -32,7 +32,7 @@ from cometmq.client.message import (
     check_topic,
     property_text,
 )
-from cometmq.client.options import ClientOptions
+from cometmq.client.options import ClientOptions, MoreOptions
 from cometmq.client.pipeline import Pipeline
 from cometmq.client.queue_choice import QueueChoice, Strategy, queue_of_key
 from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, SendHook, Sending
@@ -79,7 +79,7 @@ class Producer:
         trace: bool = False,
         spans: bool = False,
         client_id: str | None = None,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None:
         """`compress_over=None` never packs; `trace` tells the trace topic of sends, `spans` OpenTelemetry.
 

@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from cometmq.client import consumer_info
 from cometmq.client.acknowledging import Acknowledger
@@ -39,7 +39,7 @@ from cometmq.client.listen_watch import ListenWatch, check_spans
 from cometmq.client.listeners import BatchListener, Listener, OneListener, Subscription, subscription_data
 from cometmq.client.message import ReceivedMessage, check_group
 from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
-from cometmq.client.options import ClientOptions
+from cometmq.client.options import ClientOptions, MoreOptions
 from cometmq.client.process_queue import QueueLimits
 from cometmq.client.pull_loop import PullSettings
 from cometmq.client.pulled import first_sent
@@ -82,7 +82,7 @@ class PushConsumer:
         trace: bool = False,
         spans: bool = False,
         client_id: str | None = None,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None:
         """`suspend_queue` is the pause before an orderly retry; `trace` tells the trace topic of what was consumed,
         `spans` OpenTelemetry; further `options` are those of `ClientOptions`.

@@ -21,13 +21,13 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 from cometmq.client.acknowledging import Acknowledger
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import ReceivedMessage, check_group
 from cometmq.client.offset_store import StartFrom, start_of
-from cometmq.client.options import ClientOptions
+from cometmq.client.options import ClientOptions, MoreOptions
 from cometmq.client.popping import COUNT_MAX, POLL_S_MAX, Popped, Pops, Wish
 from cometmq.client.receive_watch import ReceiveWatch
 from cometmq.client.trace_lines import Outcome
@@ -62,7 +62,7 @@ class SimpleConsumer:
         trace: bool = False,
         spans: bool = False,
         client_id: str | None = None,
-        **options: Any,
+        **options: Unpack[MoreOptions],
     ) -> None:
         """`trace` tells the trace topic of what was received and acknowledged, `spans` OpenTelemetry. Further `options`
         are those of `ClientOptions`.

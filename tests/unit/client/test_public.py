@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
+import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import cometmq as package
-from cometmq import Message, Producer
+from cometmq import Message, Producer, PushConsumer, testing
+from cometmq.client.consumer_functions import PushOptions
+from cometmq.client.options import ClientOptions, MoreOptions
 from cometmq.testing.pytest_plugin import RunningCluster
 
 
@@ -32,10 +37,37 @@ def test_names_for_type_checkers_are_those_at_run_time() -> None:
         package.nothing  # noqa: B018
 
 
+def test_options_for_type_checkers_are_those_at_run_time() -> None:
+    fields = {field.name: field.type for field in dataclasses.fields(ClientOptions)}
+    own = {"namesrv", "client_id"}
+    assert {name: kind for name, kind in fields.items() if name not in own} == declared(MoreOptions)
+    taken = {
+        name: parameter.annotation
+        for name, parameter in inspect.signature(PushConsumer).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    assert taken | declared(MoreOptions) == declared(PushOptions)
+
+
+def declared(options: Any) -> dict[str, str]:
+    """The fields of a TypedDict, as they are written."""
+    return {name: kind.__forward_arg__ for name, kind in options.__annotations__.items()}
+
+
 def test_importing_costs_nothing() -> None:
     program = "import sys, cometmq; print(*[name for name in sys.modules if name.startswith('cometmq')])"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["cometmq"]
+
+
+def test_the_test_kit() -> None:
+    for name in testing.__all__:
+        assert getattr(testing, name).__name__ == name
+    with pytest.raises(AttributeError):
+        testing.nothing  # noqa: B018
+    program = "import sys, cometmq.testing.pytest_plugin; print([n for n in sys.modules if n.startswith('cometmq.b')])"
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
 
 
 def test_the_fixture(cometmq: RunningCluster) -> None:
