@@ -41,9 +41,8 @@ def _run(options: argparse.Namespace) -> int:
     result = Result.begin(name, options.seed, rounds, _settings())
     if result.machine["load_before"] > BUSY_LOAD_PER_CORE * result.machine["cores"]:
         say(f"the machine is busy (load {result.machine['load_before']}): expect noise")
-    with tempfile.TemporaryDirectory(prefix="cometmq-bench-", dir=options.scratch) as scratch:
+    with tempfile.TemporaryDirectory(prefix="cometmq-bench-", dir=options.scratch) as scratch, result.kept():
         measure(Plan(sides, options.only, rounds, options.quick, result.seed, Path(scratch)), result)
-    result.save()
     if whole:
         report.write([result])
     print(report.table(result))

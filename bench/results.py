@@ -6,6 +6,8 @@ import dataclasses
 import json
 import random
 import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,6 +77,18 @@ class Result:
         text = json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}")
         path.write_text(f'{text},\n  "runs": [\n{runs}\n  ]\n}}\n', encoding="utf-8")
         return path
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Save what the block measures; if it fails, what it had measured till then, beside the results of the tree."""
+        try:
+            yield
+        except BaseException:
+            if self.runs:
+                self.name = f"scratch/{self.name.replace('/', '-')}-unfinished"
+                self.save()
+            raise
+        self.save()
 
     @classmethod
     def load(cls, path: Path) -> Self:

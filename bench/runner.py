@@ -13,9 +13,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -170,14 +171,19 @@ def _warm(job: Job) -> None:
     _drive(job)
 
 
-def _turn(plan: Plan, side: Side, workload: Workload, round_number: int) -> dict[str, float]:
+def until_valid(turn: Callable[[], dict[str, float]], what: str) -> dict[str, float]:
     """A run that measured nothing is said and made again: a neighbour of the machine must not cost the other rounds."""
     for _ in range(TURN_ATTEMPTS - 1):
         try:
-            return _try_turn(plan, side, workload, round_number)
+            return turn()
         except Invalid as fault:
-            say(f"round {round_number}/{plan.rounds}  {workload.name:<10} {side.name:<10} again, as {fault}")
-    return _try_turn(plan, side, workload, round_number)
+            say(f"{what} again, as {fault}")
+    return turn()
+
+
+def _turn(plan: Plan, side: Side, workload: Workload, round_number: int) -> dict[str, float]:
+    what = f"round {round_number}/{plan.rounds}  {workload.name:<10} {side.name:<10}"
+    return until_valid(partial(_try_turn, plan, side, workload, round_number), what)
 
 
 def _try_turn(plan: Plan, side: Side, workload: Workload, round_number: int) -> dict[str, float]:

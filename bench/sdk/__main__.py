@@ -58,8 +58,9 @@ def _run(options: argparse.Namespace) -> int:
     warm_s, duration_s, push_total = (2.0, 1.5, 60_000) if options.quick else (8.0, 6.0, 500_000)
     with tempfile.TemporaryDirectory(prefix="cometmq-bench-", dir=options.scratch) as scratch:
         folder = Path(scratch) / "sdk"
-        measure(Plan(options.broker, clients, rounds, warm_s, duration_s, push_total, result.seed, folder), result)
-    result.save()
+        plan = Plan(options.broker, clients, rounds, warm_s, duration_s, push_total, result.seed, folder)
+        with result.kept():
+            measure(plan, result)
     if whole:
         report.write(result)
     print(report.table(result))

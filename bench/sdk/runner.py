@@ -13,6 +13,7 @@ import signal
 import subprocess
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from bench.ask import Asker, create_topic
 from bench.filling import fill_topic
 from bench.machine import ROOT
 from bench.results import Result, Run
-from bench.runner import say
+from bench.runner import say, until_valid
 from bench.sdk.programs import BY_NAME, ClientProgram
 from bench.servers import Side, SideName
 from bench.tally import Invalid
@@ -72,7 +73,8 @@ def measure(plan: Plan, result: Result) -> None:
         for round_number in range(1, plan.rounds + 1):
             for load in LOADS:
                 for name in plan.order(round_number):
-                    values = _turn(plan, side, proxy, BY_NAME[name], load, round_number, total)
+                    turn = partial(_turn, plan, side, proxy, BY_NAME[name], load, round_number, total)
+                    values = until_valid(turn, f"round {round_number}/{plan.rounds}  {load:<6} {name:<9}")
                     result.runs.append(Run(name, round_number, f"sdk_{load}", values))
                     shown = "  ".join(f"{key} {value:,g}" for key, value in values.items())
                     say(f"round {round_number}/{plan.rounds}  {load:<6} {name:<9} {shown}")
@@ -115,11 +117,14 @@ def _run(plan: Plan, program: ClientProgram, load: str, address: str, group: str
     home.mkdir(parents=True, exist_ok=True)
     topic = PUSH_TOPIC if load == "push" else SENDS_TOPIC
     arguments = [load, address, topic, group, BODY_SIZE, IN_FLIGHT, plan.warm_s, plan.duration_s, total]
-    done = subprocess.run(
-        [*program.command(home), *map(str, arguments)], cwd=ROOT, env={**os.environ, "HOME": str(home)},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        timeout=plan.warm_s + plan.duration_s + SLACK_S,
-    )  # fmt: skip
+    timeout_s = plan.warm_s + plan.duration_s + SLACK_S
+    try:
+        done = subprocess.run(
+            [*program.command(home), *map(str, arguments)], cwd=ROOT, env={**os.environ, "HOME": str(home)},
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=timeout_s,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Invalid(f"{program.name} {load} did not end within {timeout_s:g} s") from None
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
         tail = "\n".join(done.stderr.splitlines()[-20:])

@@ -11,8 +11,8 @@ from bench.__main__ import main
 from bench.gates import GATES, Gate, judge
 from bench.metrics import BY_KEY, METRICS
 from bench.results import Result, Run
-from bench.runner import order
-from bench.tally import percentile_ms
+from bench.runner import TURN_ATTEMPTS, order, until_valid
+from bench.tally import Invalid, percentile_ms
 
 MACHINE = {
     "cores": 2, "cpu": "a CPU", "memory_gb": 8, "system": "Linux 6", "python": "3.12", "uvloop": "1", "orjson": "1",
@@ -29,6 +29,41 @@ def result(comet_factor: float = 1.0) -> Result:
             made.runs.append(Run(metric.comet, number, metric.workload, {metric.field: value * comet_factor}))
             made.runs.append(Run("pure", number, metric.workload, {metric.field: value * comet_factor / 2}))
     return made
+
+
+def test_what_was_measured_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    run = Run("java", 1, "sends", {"rate_per_s": 1.0})
+    made = Result("sdk/latest", "2026-01-01T00:00:00+00:00", "abc", 1, 5, MACHINE, {})
+    with pytest.raises(Invalid), made.kept():
+        raise Invalid("before anything was measured")
+    assert not list(tmp_path.rglob("*.json"))
+    with pytest.raises(Invalid), made.kept():
+        made.runs.append(run)
+        raise Invalid("late")
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")] == [
+        "scratch/sdk-latest-unfinished.json"
+    ]
+    whole = Result("sdk/latest", "2026-01-01T00:00:00+00:00", "abc", 1, 5, MACHINE, {})
+    with whole.kept():
+        whole.runs.append(run)
+    assert Result.load(tmp_path / "sdk/latest.json") == whole
+
+
+def test_an_invalid_turn_is_made_again(capsys: pytest.CaptureFixture[str]) -> None:
+    turns = [Invalid("busy"), Invalid("busy"), {"messages": 1.0}]
+
+    def turn() -> dict[str, float]:
+        found = turns.pop(0)
+        if isinstance(found, Invalid):
+            raise found
+        return found
+
+    assert until_valid(turn, "round 1/5") == {"messages": 1.0}
+    assert capsys.readouterr().err.count("round 1/5 again, as busy") == 2
+    turns[:] = [Invalid("busy")] * TURN_ATTEMPTS
+    with pytest.raises(Invalid):
+        until_valid(turn, "round 1/5")
 
 
 def test_median_and_ratio() -> None:
