@@ -26,8 +26,8 @@ from cometmq.client.assignments import Assignments
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listeners import Subscription
 from cometmq.client.message import ReceivedMessage, check_group, check_topic
-from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
-from cometmq.client.options import ClientOptions, MoreOptions
+from cometmq.client.offset_store import FROM_TIME, OffsetStore, StartFrom, start_of, store_of
+from cometmq.client.options import ClientOptions, MoreOptions, check_numbers
 from cometmq.client.process_queue import QueueLimits
 from cometmq.client.read_ahead import ReadAhead
 from cometmq.client.rebalance import AssignmentStrategy, strategy_of
@@ -35,7 +35,6 @@ from cometmq.client.receive_watch import ReceiveWatch
 from cometmq.client.wanted import subscription
 from cometmq.errors import ClientClosed, ClientError, InvalidArgument, PeerRefused
 from cometmq.model.queue import MessageQueue
-from cometmq.net.server import outward_ip
 from cometmq.wire.bodies.heartbeat import BROADCASTING, CLUSTERING, CONSUME_ACTIVELY, ConsumerData
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.consume import GetMaxOffset, GetMinOffset, OffsetReply, QueryConsumerOffset, SearchOffset
@@ -82,9 +81,7 @@ class LitePullConsumer:
         self.group = check_group(group)
         self._watch = ReceiveWatch(group, trace=trace, spans=spans) if trace or spans else None
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
-        for name, value in (("buffered", buffered), ("buffered_bytes", buffered_bytes), ("pull_batch", pull_batch)):
-            if value < 1:
-                raise InvalidArgument(f"{name} is {value}; it must be at least 1")
+        check_numbers(buffered=buffered, buffered_bytes=buffered_bytes, pull_batch=pull_batch)
         if auto_commit_interval <= timedelta(0):
             raise InvalidArgument("auto_commit_interval must be more than 0")
         self._auto_commit = auto_commit
@@ -112,12 +109,9 @@ class LitePullConsumer:
         if self._instance is not None:
             raise ClientClosed("the consumer is open already, or was; make a new one")
         self._instance = instance = await ClientInstance.join(self._options, apart_from=self.group)
-        if self._is_broadcasting:
-            client = self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT"
-            self._store = FileOffsets(client, self.group, self._folder)
-        else:
-            by_time = isinstance(self._start, datetime)
-            self._store = BrokerOffsets(instance, self.group, zero_if_young=not by_time)
+        self._store = store_of(
+            instance, self.group, self._start, broadcasting=self._is_broadcasting, folder=self._folder
+        )
         self._ahead = ReadAhead(
             instance,
             self.group,
@@ -261,8 +255,7 @@ class LitePullConsumer:
         What earlier polls gave is done with this.
         """
         _, ahead = self._open()
-        if max_messages < 1:
-            raise InvalidArgument(f"max_messages is {max_messages}; it must be at least 1")
+        check_numbers(max_messages=max_messages)
         if wait < timedelta(0):
             raise InvalidArgument("wait may not be negative")
         ahead.settle()

@@ -24,10 +24,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from cometmq.client.message import Message, check_group, check_topic
-from cometmq.client.options import ClientOptions
+from cometmq.client.options import ClientOptions, check_numbers
 from cometmq.client.pipeline import Pipeline
 from cometmq.client.producer import Producer
-from cometmq.errors import InvalidArgument, SendsFailed
+from cometmq.errors import SendsFailed
 
 WAITING_MAX: Final = 10_000
 IN_FLIGHT: Final = 200
@@ -54,8 +54,7 @@ class TopicHandler(logging.Handler):
         super().__init__(level)
         self._topic = check_topic(topic)
         self._group = check_group(group)
-        if waiting < 1:
-            raise InvalidArgument(f"waiting is {waiting}; it must be at least 1")
+        check_numbers(waiting=waiting)
         self._options = {"namesrv": ClientOptions.of(namesrv).namesrv, **options}
         Producer(self._group, **self._options)  # a wrong option is told here, not in a thread
         self._waiting_max = waiting

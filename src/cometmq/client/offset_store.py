@@ -23,6 +23,7 @@ from cometmq.client.instance import ClientInstance
 from cometmq.errors import CometError, InvalidArgument, PeerRefused, ProtocolError
 from cometmq.model.names import RETRY_PREFIX
 from cometmq.model.queue import MessageQueue
+from cometmq.net.server import outward_ip
 from cometmq.wire.bodies.offsets import decode_queue_offsets, encode_queue_offsets
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.consume import (
@@ -187,6 +188,20 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _backup(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
+
+
+def store_of(
+    instance: ClientInstance,
+    group: str,
+    start: StartFrom | datetime,
+    *,
+    broadcasting: bool,
+    folder: str | os.PathLike[str] | None,
+) -> OffsetStore:
+    """Where a consumer keeps its offsets; in a file under its own id, or under this machine's address."""
+    if broadcasting:
+        return FileOffsets(instance.options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT", group, folder)
+    return BrokerOffsets(instance, group, zero_if_young=not isinstance(start, datetime))
 
 
 async def first_offset(

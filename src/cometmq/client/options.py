@@ -16,6 +16,13 @@ from cometmq.net.pool import split_address, split_addresses
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
 
 
+def check_numbers(**numbers: int) -> None:
+    """Refuse those below 1, by their names."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise InvalidArgument(f"{name} is {number}; it must be at least 1")
+
+
 class MoreOptions(TypedDict, total=False):
     """What every client takes besides; a test holds it together with the fields below."""
 

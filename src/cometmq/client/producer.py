@@ -32,10 +32,11 @@ from cometmq.client.message import (
     check_topic,
     property_text,
 )
-from cometmq.client.options import ClientOptions, MoreOptions
+from cometmq.client.options import ClientOptions, MoreOptions, check_numbers
 from cometmq.client.pipeline import Pipeline
 from cometmq.client.queue_choice import QueueChoice, Strategy, queue_of_key
-from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, SendHook, Sending
+from cometmq.client.send_hooks import SendHook
+from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, Sending
 from cometmq.client.transaction import Checker, Decision, Executor, Transaction
 from cometmq.errors import ClientClosed, InvalidArgument, InvalidMessage, ProtocolError, RequestRefused
 from cometmq.model import names
@@ -87,9 +88,7 @@ class Producer:
         """
         self.group = check_group(group)
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
-        for name, value in (("in_flight", in_flight), ("in_flight_bytes", in_flight_bytes)):
-            if value < 1:
-                raise InvalidArgument(f"{name} is {value}; it must be at least 1")
+        check_numbers(in_flight=in_flight, in_flight_bytes=in_flight_bytes)
         if retries < 0 or send_timeout_ms <= 0 or new_topic_queues < 1:
             raise InvalidArgument(
                 "retries may not be negative; send_timeout_ms and new_topic_queues must be more than 0"
@@ -396,8 +395,7 @@ class Producer:
     def pipeline(self, in_flight: int = 1000, *, keep_receipts: bool = True) -> Pipeline:
         """Send without waiting for each receipt: at most `in_flight` at once, all done when the block ends."""
         self._open()
-        if in_flight < 1:
-            raise InvalidArgument(f"in_flight is {in_flight}; it must be at least 1")
+        check_numbers(in_flight=in_flight)
         return Pipeline(self.post, self.post_now, in_flight, keep_receipts=keep_receipts)
 
     def add_hook(self, hook: SendHook) -> None:

@@ -38,8 +38,8 @@ from cometmq.client.listen_orderly import OrderlyConsuming
 from cometmq.client.listen_watch import ListenWatch, check_spans
 from cometmq.client.listeners import BatchListener, Listener, OneListener, Subscription, subscription_data
 from cometmq.client.message import ReceivedMessage, check_group
-from cometmq.client.offset_store import FROM_TIME, BrokerOffsets, FileOffsets, OffsetStore, StartFrom, start_of
-from cometmq.client.options import ClientOptions, MoreOptions
+from cometmq.client.offset_store import FROM_TIME, StartFrom, start_of, store_of
+from cometmq.client.options import ClientOptions, MoreOptions, check_numbers
 from cometmq.client.process_queue import QueueLimits
 from cometmq.client.pull_loop import PullSettings
 from cometmq.client.pulled import first_sent
@@ -49,7 +49,6 @@ from cometmq.errors import ClientClosed, InvalidArgument, TopicNotFound
 from cometmq.model.names import RETRY_PREFIX
 from cometmq.model.queue import MessageQueue
 from cometmq.model.subscription import SubscriptionData
-from cometmq.net.server import outward_ip
 from cometmq.wire.bodies.heartbeat import BROADCASTING, CLUSTERING, ConsumerData
 
 log = logging.getLogger("cometmq.client")
@@ -91,16 +90,8 @@ class PushConsumer:
         """
         self.group = check_group(group)
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
-        numbers = {
-            "concurrency": concurrency,
-            "pull_batch": pull_batch,
-            "queue_messages": queue_messages,
-            "queue_bytes": queue_bytes,
-            "queue_span": queue_span,
-        }
-        for name, number in numbers.items():
-            if number < 1:
-                raise InvalidArgument(f"{name} is {number}; it must be at least 1")
+        check_numbers(concurrency=concurrency, pull_batch=pull_batch)
+        check_numbers(queue_messages=queue_messages, queue_bytes=queue_bytes, queue_span=queue_span)
         if max_reconsume_times is not None and max_reconsume_times < 0:
             raise InvalidArgument("max_reconsume_times may not be negative; None is the usual number")
         if consume_timeout <= timedelta(0) or suspend_queue < timedelta(0) or stop_timeout_s < 0:
@@ -230,11 +221,7 @@ class PushConsumer:
                 delay_level=self._delay_level,
             )
         self._consuming.watching = self._watch
-        store: OffsetStore
-        if self.is_broadcasting:
-            store = FileOffsets(self._options.client_id or f"{outward_ip('0.0.0.0')}@DEFAULT", group, self._folder)
-        else:
-            store = BrokerOffsets(instance, group, zero_if_young=not isinstance(self._start_from, datetime))
+        store = store_of(instance, group, self._start_from, broadcasting=self.is_broadcasting, folder=self._folder)
         self._acknowledger = Acknowledger(instance, group)
         self._queues = HeldQueues(
             instance,

@@ -18,12 +18,14 @@ import contextlib
 import os
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 
 from cometmq.client.instance import ClientInstance
-from cometmq.client.message import Message, Receipt, SendStatus
+from cometmq.client.message import Receipt
 from cometmq.client.queue_choice import QueueChoice
+from cometmq.client.send_answers import AGAIN, GO_AWAY, PAUSE, STATUS, reason
+from cometmq.client.send_hooks import SendHook
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import ClientClosed, CometError, PeerError, PeerTimeout, SendFailed
 from cometmq.model.names import AUTO_CREATE_TOPIC
@@ -46,62 +48,7 @@ MESSAGE: Final = SendMessageV2
 BATCH: Final = SendBatchMessage
 REPLY: Final = SendReplyMessageV2
 
-_STATUS: Final = {
-    int(ResponseCode.SUCCESS): SendStatus.OK,
-    int(ResponseCode.FLUSH_DISK_TIMEOUT): SendStatus.FLUSH_DISK_TIMEOUT,
-    int(ResponseCode.FLUSH_SLAVE_TIMEOUT): SendStatus.FLUSH_SLAVE_TIMEOUT,
-    int(ResponseCode.SLAVE_NOT_AVAILABLE): SendStatus.SLAVE_NOT_AVAILABLE,
-}
-_GO_AWAY: Final = int(ResponseCode.GO_AWAY)
-_AGAIN: Final = frozenset(
-    {
-        _GO_AWAY,
-        int(ResponseCode.TOPIC_NOT_EXIST),
-        int(ResponseCode.SERVICE_NOT_AVAILABLE),
-        int(ResponseCode.SYSTEM_ERROR),
-        int(ResponseCode.SYSTEM_BUSY),
-        int(ResponseCode.NO_PERMISSION),
-        int(ResponseCode.NOT_IN_CURRENT_UNIT),
-        int(ResponseCode.FLOW_CONTROL),
-    }
-)
-# Asked again at once they would say the same.
-_PAUSE: Final = frozenset({_GO_AWAY, int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.FLOW_CONTROL)})
-_HINTS: Final = {
-    int(ResponseCode.TOPIC_NOT_EXIST): "create the topic first, or let the broker do it (autoCreateTopicEnable)",
-    int(ResponseCode.NO_PERMISSION): "the broker or the topic is read-only, or an ACL forbids it",
-    int(ResponseCode.MESSAGE_ILLEGAL): "the broker's limits are narrower (maxMessageSize, timerMaxDelaySec)",
-    int(ResponseCode.SYSTEM_BUSY): "the broker has more to do than it can; send slower, or add brokers",
-    int(ResponseCode.FLOW_CONTROL): "the broker has more to do than it can; send slower, or add brokers",
-    int(ResponseCode.SERVICE_NOT_AVAILABLE): "the broker takes no writes now: its disk is full, or it is stopping",
-}
-
-
 Listener = Callable[["Sending", "Receipt | CometError"], None]
-
-
-class SendHook(Protocol):
-    """Who wants to know of every send: traces, spans. Called on the loop; must neither block nor raise."""
-
-    def sending(self, message: Message, unique_key: str) -> Mapping[str, str]:
-        """Further properties for a message that is about to leave."""
-
-    def sent(self, sending: Sending, with_what: Receipt | CometError | None) -> None:
-        """It ended: acknowledged, given up, or (None) written one-way. A batch is one, with all its unique keys."""
-
-    def transaction_ended(self, end: TransactionEnd) -> None:
-        """The producer is about to tell the broker how a transaction ended."""
-
-
-class TransactionEnd(NamedTuple):
-    """How a transaction ended; `broker` is an address, `is_check` whether the broker had to ask."""
-
-    topic: str
-    message_id: str
-    properties: Mapping[str, str]
-    broker: str | None
-    state: str
-    is_check: bool
 
 
 class Sending:
@@ -337,7 +284,7 @@ class Sender:
         return True
 
     def answered(self, sending: Sending, answer: Command) -> None:
-        status = _STATUS.get(answer.code)
+        status = STATUS.get(answer.code)
         queue = sending.queue
         assert queue is not None
         broker_name = queue.broker_name or ""
@@ -364,12 +311,11 @@ class Sender:
         sending.end(receipt)
 
     def _refused(self, sending: Sending, answer: Command, broker_name: str) -> None:
-        hint = _HINTS.get(answer.code)
-        why = f"it answered code {answer.code}: {answer.remark or 'no reason'}{f' ({hint})' if hint else ''}"
-        if answer.code == _GO_AWAY and sending.channel is not None:
+        why = reason(answer)
+        if answer.code == GO_AWAY and sending.channel is not None:
             self.instance.go_away(broker_name, sending.channel)
             sending.attempt -= 1  # it was not tried
-        if answer.code in _AGAIN:
+        if answer.code in AGAIN:
             self._again(sending, why, answer.code)
         else:
             self._give_up(sending, why, answer.code)
@@ -393,7 +339,7 @@ class Sender:
 
     async def _retry(self, sending: Sending, code: int | None) -> None:
         try:
-            if code in _PAUSE:
+            if code in PAUSE:
                 await asyncio.sleep(PAUSE_S)
             elif code is None or code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION):
                 with contextlib.suppress(CometError):  # what is known of the route must do

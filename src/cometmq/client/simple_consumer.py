@@ -27,7 +27,7 @@ from cometmq.client.acknowledging import Acknowledger
 from cometmq.client.instance import ClientInstance
 from cometmq.client.message import ReceivedMessage, check_group
 from cometmq.client.offset_store import StartFrom, start_of
-from cometmq.client.options import ClientOptions, MoreOptions
+from cometmq.client.options import ClientOptions, MoreOptions, check_numbers
 from cometmq.client.popping import COUNT_MAX, POLL_S_MAX, Popped, Pops, Wish
 from cometmq.client.receive_watch import ReceiveWatch
 from cometmq.client.trace_lines import Outcome
@@ -70,8 +70,7 @@ class SimpleConsumer:
         self.group = check_group(group)
         self._watch = ReceiveWatch(group, trace=trace, spans=spans) if trace or spans else None
         self._options = ClientOptions.of(namesrv, client_id=client_id, **options)
-        if in_flight < 1:
-            raise InvalidArgument(f"in_flight is {in_flight}; it must be at least 1")
+        check_numbers(in_flight=in_flight)
         start = start_of(start_from)
         if not isinstance(start, StartFrom):
             raise InvalidArgument(
@@ -242,8 +241,7 @@ class SimpleConsumer:
 
     async def _next(self, pops: Pops, max_messages: int, wait: timedelta) -> Popped | None:
         """The next message, handed out; None if none comes within `wait`."""
-        if max_messages < 1:
-            raise InvalidArgument(f"max_messages is {max_messages}; it must be at least 1")
+        check_numbers(max_messages=max_messages)
         if wait < timedelta(0):
             raise InvalidArgument("wait may not be negative")
         loop = asyncio.get_running_loop()

@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from cometmq.client.message import Message, Receipt, ReceivedMessage
-from cometmq.client.sending import Sending, TransactionEnd
+from cometmq.client.send_hooks import TransactionEnd
+from cometmq.client.sending import Sending
 from cometmq.errors import CometError, InvalidArgument
 
 if TYPE_CHECKING:

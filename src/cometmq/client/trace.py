@@ -30,7 +30,8 @@ from cometmq.client import trace_lines
 from cometmq.client.message import Message, Receipt, ReceivedMessage, SendStatus
 from cometmq.client.options import ClientOptions
 from cometmq.client.producer import Producer
-from cometmq.client.sending import Sending, TransactionEnd
+from cometmq.client.send_hooks import TransactionEnd
+from cometmq.client.sending import Sending
 from cometmq.client.trace_lines import DEFAULT_REGION, Consumed, Line, Outcome, TracedType
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import CometError

@@ -21,7 +21,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from cometmq.client.message import Message, Receipt, ReceivedMessage, SendStatus, property_text
-from cometmq.client.sending import Sender, TransactionEnd
+from cometmq.client.send_hooks import TransactionEnd
+from cometmq.client.sending import Sender
 from cometmq.errors import InvalidMessage, PeerError, ProtocolError
 from cometmq.model import properties
 from cometmq.model.sysflag import MessageFlag
