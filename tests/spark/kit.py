@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
 
 from cometmq import Message, Producer
 from cometmq.client.instance import ClientInstance
 from cometmq.client.options import ClientOptions
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.source import RocketSource
+from cometmq.spark.stream import StreamReader
 from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply
 
 _numbers = itertools.count(1)
@@ -39,14 +42,16 @@ class Server:
         asyncio.run(run())
         return name
 
-    def send(self, topic: str, numbers: Sequence[int], *, queues: int = 4, size: int = 0) -> None:
+    def send(
+        self, topic: str, numbers: Sequence[int], *, queues: int = 4, size: int = 0, broker: str = "broker-a"
+    ) -> None:
         """A message for each number, number n to queue n % queues; a multiple of 3 is tagged `three`."""
 
         async def run() -> None:
             async with Producer("spark-tests", namesrv=self.namesrv) as producer:
                 for queue in range(queues):
                     own = [number for number in numbers if number % queues == queue]
-                    target = MessageQueue(topic, "broker-a", queue)
+                    target = MessageQueue(topic, broker, queue)
                     for at in range(0, len(own), 500):
                         await producer.send_batch(
                             [message(topic, number, size) for number in own[at : at + 500]], queue=target
@@ -109,3 +114,34 @@ def read_tasks(reader: Any, tasks: Sequence[InputPartition]) -> pyarrow.Table:
 def numbers_of(table: pyarrow.Table) -> list[int]:
     """The numbers of the messages, sorted; twice if one came twice."""
     return sorted(int(body) for body in table.column("body").to_pylist())
+
+
+class Stream:
+    """What Spark does with a reader: offsets go through JSON, and a batch is run if the offset is another text."""
+
+    def __init__(self, options: dict[str, str], start: dict[str, Any] | None = None) -> None:
+        made = source(options)
+        reader = made.streamReader(made.schema())
+        assert isinstance(reader, StreamReader)
+        self.reader = reader
+        self.at = self.reader.initialOffset() if start is None else start
+        self.limit: ReadLimit = self.reader.getDefaultReadLimit()
+
+    def batch(self) -> list[int] | None:
+        """The numbers of the next batch; None if there is none."""
+        start = json.loads(json.dumps(self.at))
+        end = self.reader.latestOffset(start, self.limit)
+        if json.dumps(end) == json.dumps(self.at):
+            return None
+        self.at = json.loads(json.dumps(end))
+        return numbers_of(self.read(start, self.at))
+
+    def read(self, start: dict[str, Any], end: dict[str, Any]) -> pyarrow.Table:
+        made, arguments = self.reader.__reduce__()  # tasks have a reader of their own
+        return read_tasks(made(*arguments), self.reader.partitions(start, end))
+
+    def rest(self) -> list[list[int]]:
+        found = []
+        while (batch := self.batch()) is not None:
+            found.append(batch)
+        return found

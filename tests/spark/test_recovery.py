@@ -1,30 +1,32 @@
-"""Kills while a topic of 100,000 messages is archived: afterwards every number is there once.
-
-A broker and workers of tasks are killed under a running stream, which also gets queues that were not there when it
-began. A driver is killed in the middle of a batch and started again on its checkpoint; then an executor of a cluster.
-"""
+"""What may happen to a stream on `local[2]`: every number is there once. `test_kills.py` is the harder half."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from tests.original import Cluster
-from tests.spark.kit import Server, numbers_of, read_tasks, reader_of
-from tests.spark.standalone import environment, processes, standalone_cluster
+from pyspark.sql import SparkSession
+from tests.original import Cluster, CometBroker
+from tests.spark.kit import Server, Stream, numbers_of, read_all, read_tasks, reader_of
+from tests.spark.standalone import processes
+
+from cometmq.errors import PeerUnreachable
+from cometmq.model.sysflag import READ_WRITE
+from cometmq.net.pool import connect
+from cometmq.spark.cluster import cluster_of
+from cometmq.spark.options import Words, client_of
+from cometmq.wire.requests.admin import CreateTopic
 
 pytestmark = pytest.mark.timeout(900)
 
-MANY = 100_000
+MANY = 20_000
 WAIT_S = 300.0
 
 
@@ -41,20 +43,14 @@ def until(is_so: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-def exact(frame: DataFrame) -> None:
-    """Every number from 0 to MANY - 1, once."""
-    number = "cast(cast(body AS string) AS bigint)"
-    (row,) = frame.selectExpr("count(*)", f"count(DISTINCT {number})", f"sum({number})", f"max({number})").collect()
-    assert tuple(row) == (MANY, MANY, MANY * (MANY - 1) // 2, MANY - 1)
-
-
-def test_kills_under_a_running_stream(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_stream_outlives_kills_and_finds_what_is_new(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
+    """A broker and workers of tasks are killed; queues and another broker come while the stream runs."""
     server = Server("comet", cluster.namesrv_addr)
     topic = server.topic(2)
-    server.send(topic, range(40_000), queues=2)
+    server.send(topic, range(10_000), queues=2)
     query = (
         spark.readStream.format("rocketmq")
-        .options(**server.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=8_000))
+        .options(**server.options(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=2_500))
         .load()
         .writeStream.format("parquet")
         .option("path", str(tmp_path / "rows"))
@@ -67,14 +63,31 @@ def test_kills_under_a_running_stream(spark: SparkSession, cluster: Cluster, tmp
         cluster.broker.kill()
         cluster.broker.start()
         with workers_killed(spark):
-            until(lambda: done() >= 40_000 or not query.isActive, "what was sent at first")
+            until(lambda: done() >= 10_000 or not query.isActive, "what was sent at first")
         server.make(topic, 4)  # two queues more
-        server.send(topic, range(40_000, MANY), queues=4)
-        until(lambda: done() >= MANY or not query.isActive, "all messages")
+        server.send(topic, range(10_000, 15_000), queues=4)
+        with CometBroker(tmp_path / "other", cluster.addrs(), name="broker-b") as other:
+            create(other, topic)
+            server.send(topic, range(15_000, MANY), queues=2, broker="broker-b")
+            until(lambda: done() >= MANY or not query.isActive, "all messages")
     finally:
         query.stop()
     assert query.exception() is None
-    exact(spark.read.parquet(str(tmp_path / "rows")))
+    number = "cast(cast(body AS string) AS bigint)"
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    (row,) = rows.selectExpr("count(*)", f"count(DISTINCT {number})", f"sum({number})", f"max({number})").collect()
+    assert tuple(row) == (MANY, MANY, MANY * (MANY - 1) // 2, MANY - 1)
+
+
+def create(broker: CometBroker, topic: str) -> None:
+    async def run() -> None:
+        channel = await connect(broker.addr)
+        try:
+            await channel.call(CreateTopic(topic, 2, 2, READ_WRITE, "SINGLE_TAG", "TBW102"))
+        finally:
+            channel.close()
+
+    asyncio.run(run())
 
 
 @contextmanager
@@ -107,41 +120,6 @@ def task_workers(spark: SparkSession) -> list[int]:
     return sorted(pid for pid, parent, _ in found if parent in daemons)
 
 
-def test_a_driver_and_then_an_executor_are_killed(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
-    """The driver in the middle of its second batch; then, started again on its checkpoint, now on a cluster of two
-    workers, one of its executors."""
-    server = Server("comet", cluster.namesrv_addr)
-    topic = server.topic()
-    server.send(topic, range(MANY))
-    offsets, commits = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
-    program = [sys.executable, str(Path(__file__).with_name("archiving_driver.py"))]
-    arguments = [server.namesrv, topic, str(tmp_path), "12500"]
-    with started([*program, "local[2]", *arguments]) as driver:
-        until(lambda: (offsets / "1").exists() or driver.poll() is not None, "the second batch")
-    assert driver.returncode == -signal.SIGKILL
-    assert not (commits / "7").exists()  # it had more to do
-    with standalone_cluster(tmp_path) as workers, started([*program, workers.url, *arguments]) as driver:
-        until(lambda: (commits / "2").exists() or driver.poll() is not None, "a batch after the restart")
-        killed = workers.executors()[:1]
-        for pid in killed:
-            os.kill(pid, signal.SIGKILL)
-        assert driver.wait(WAIT_S) == 0
-    assert killed
-    assert (commits / "7").exists()
-    exact(spark.read.parquet(str(tmp_path / "rows")))
-
-
-@contextmanager
-def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver that is killed at the end, with all that it started."""
-    with subprocess.Popen(command, start_new_session=True, env=environment(), stderr=subprocess.DEVNULL) as driver:
-        try:
-            yield driver
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(driver.pid, signal.SIGKILL)
-
-
 def test_a_broker_lost_for_a_moment_costs_no_row(cluster: Cluster) -> None:
     """Tasks that were planned before a restart read over it, with the connections that they had."""
     server = Server("comet", cluster.namesrv_addr)
@@ -156,3 +134,21 @@ def test_a_broker_lost_for_a_moment_costs_no_row(cluster: Cluster) -> None:
     after = read_tasks(reader, others)
     start.join()
     assert sorted(numbers_of(before) + numbers_of(after)) == list(range(10_000))
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_read_that_is_planned_while_no_broker_is_there_waits_for_one(cluster: Cluster, is_stream: bool) -> None:
+    """No name server knows a topic then; that is not a topic that does not exist."""
+    server = Server("comet", cluster.namesrv_addr)
+    topic = server.topic()
+    server.send(topic, range(100))
+    options = server.options(subscribe=topic, startingOffsets="earliest")
+    cluster.broker.kill()
+    until(lambda: cluster_of(client_of(Words(options))).route(topic) is None, "the broker is forgotten")
+    with pytest.raises(PeerUnreachable, match="no broker is registered"):
+        read_all({**options, "retryTimeoutMs": "0"})
+    start = threading.Thread(target=cluster.broker.start)
+    start.start()
+    found = Stream(options).rest() if is_stream else [numbers_of(read_all(options))]
+    start.join()
+    assert found == [list(range(100))]

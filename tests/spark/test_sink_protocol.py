@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +14,9 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from cometmq.client.transaction import Decision
-from cometmq.errors import InvalidArgument
+from cometmq.errors import InvalidArgument, PeerUnreachable, TopicNotFound
+from cometmq.spark.cluster import cluster_of
+from cometmq.spark.options import Words, client_of
 from cometmq.spark.sink import Plan, Written
 from cometmq.spark.sink_clients import close, run
 from cometmq.spark.sink_ends import BatchLost, Decider
@@ -161,6 +164,41 @@ def test_the_broker_is_killed_at_each_step(job: Job) -> None:
         (job.log.folder / QUERY / f"{batch:020}.done").unlink()
         job.plan().commit([Written(QUERY, batch, None, 0)])  # once more, to a broker that remembers nothing
     job.expect(0, 1)
+
+
+def test_a_batch_that_is_planned_while_no_broker_is_there_waits_for_one(job: Job) -> None:
+    """A topic that no name server knows then is not an absent one; tasks in new processes have no route of before."""
+    cluster = cluster_of(client_of(Words(job.given)))
+    job.server.broker.kill()
+    until(lambda: cluster.route(job.topic) is None)
+    close()
+    with pytest.raises(PeerUnreachable, match="no broker is registered"):
+        job.plan(retryTimeoutMs="0")
+    start = threading.Thread(target=job.server.broker.start)
+    start.start()
+    plan = job.plan()
+    start.join()
+    job.plan().commit([job.write(plan, 0)])
+    job.expect(0)
+    with pytest.raises(TopicNotFound, match="absent"):
+        job.plan(topic="absent")
+
+
+@pytest.mark.parametrize("exactly", [False, True])
+def test_tasks_wait_for_brokers(job: Job, exactly: bool) -> None:
+    plan = job.plan()
+    if not exactly:
+        plan = replace(plan, options=replace(plan.options, sink_log=None))
+    cluster = cluster_of(client_of(Words(job.given)))
+    job.server.broker.kill()
+    until(lambda: cluster.route(job.topic) is None)
+    close()
+    start = threading.Thread(target=job.server.broker.start)
+    start.start()
+    written = job.write(plan, 0)
+    start.join()
+    plan.commit([written])
+    job.expect(0)
 
 
 def test_an_aborted_batch_is_dropped_unless_it_is_decided(job: Job) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
-import pyarrow
 import pytest
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -15,49 +13,17 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
-from tests.spark.kit import Server, numbers_of, read_tasks, source
+from tests.spark.kit import Server, Stream, numbers_of, source
 
 from cometmq.errors import InvalidArgument, OffsetsLost, PeerUnreachable, TopicNotFound
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.cluster import cluster_of
 from cometmq.spark.options import Words, client_of
-from cometmq.spark.stream import StreamReader
 from cometmq.testing.pytest_plugin import RunningCluster
 
 
 def together(batches: list[list[int]]) -> list[int]:
     return sorted(number for batch in batches for number in batch)
-
-
-class Stream:
-    """What Spark does with a reader: offsets go through JSON, and a batch is run if the offset is another text."""
-
-    def __init__(self, options: dict[str, str], start: dict[str, Any] | None = None) -> None:
-        made = source(options)
-        reader = made.streamReader(made.schema())
-        assert isinstance(reader, StreamReader)
-        self.reader = reader
-        self.at = self.reader.initialOffset() if start is None else start
-        self.limit: ReadLimit = self.reader.getDefaultReadLimit()
-
-    def batch(self) -> list[int] | None:
-        """The numbers of the next batch; None if there is none."""
-        start = json.loads(json.dumps(self.at))
-        end = self.reader.latestOffset(start, self.limit)
-        if json.dumps(end) == json.dumps(self.at):
-            return None
-        self.at = json.loads(json.dumps(end))
-        return numbers_of(self.read(start, self.at))
-
-    def read(self, start: dict[str, Any], end: dict[str, Any]) -> pyarrow.Table:
-        made, arguments = self.reader.__reduce__()  # tasks have a reader of their own
-        return read_tasks(made(*arguments), self.reader.partitions(start, end))
-
-    def rest(self) -> list[list[int]]:
-        found = []
-        while (batch := self.batch()) is not None:
-            found.append(batch)
-        return found
 
 
 def test_a_stream_goes_on_where_it_was(server: Server) -> None:

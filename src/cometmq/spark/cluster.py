@@ -164,7 +164,7 @@ class Cluster:
             if route is not None:
                 found += _readable(topic, route)
             elif not choice.may_be_absent and topic not in known_topics and not choice.matches(topic):
-                raise TopicNotFound(topic, ";".join(self._servers.addresses), "create it, or mend the option")
+                raise self._absent(topic)
         if choice.queues:
             for queue in set(choice.queues) - set(found) - set(known):
                 raise InvalidArgument(
@@ -173,6 +173,13 @@ class Cluster:
                 )
             found = [queue for queue in found if queue in choice.queues]
         return sorted(found)
+
+    def _absent(self, topic: str) -> CometError:
+        """Why a topic has no route: while no broker is registered nobody can say that it does not exist."""
+        servers = ";".join(self._servers.addresses)
+        if not self.info().brokers:
+            return PeerUnreachable(f"no broker is registered with the name servers ({servers}) now")
+        return TopicNotFound(topic, servers, "create it, or mend the option")
 
     # --- offsets
 

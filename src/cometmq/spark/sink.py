@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument
 from cometmq.spark.carried import carried
-from cometmq.spark.sink_clients import check_sure, producer_of, run
+from cometmq.spark.sink_clients import check_sure, producer_of, run, tries, writable
 from cometmq.spark.sink_ends import Decider
 from cometmq.spark.sink_log import Attempt
 from cometmq.spark.sink_options import WriteOptions
@@ -172,7 +172,9 @@ def _check_topic(options: WriteOptions, topic: str) -> None:
 
     async def check() -> None:
         producer = await producer_of(options.client, f"{options.group}{TASKS_SUFFIX}")
-        for queue in await producer.instance.writable_queues(topic):
-            await check_sure(producer, options.client.namesrv, queue.broker_name or "")
+        async for one in tries(options.retry_ms):
+            with one:
+                for queue in await writable(producer, topic):
+                    await check_sure(producer, options.client.namesrv, queue.broker_name or "")
 
     run(check)

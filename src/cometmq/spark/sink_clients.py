@@ -18,9 +18,20 @@ from cometmq.client.many_ends import extensions
 from cometmq.client.options import ClientOptions
 from cometmq.client.producer import Producer
 from cometmq.client.transaction import Checker
-from cometmq.errors import CometError, PeerError, PeerRefused, SendFailed, ServerTooOld
+from cometmq.errors import (
+    CometError,
+    PeerError,
+    PeerRefused,
+    PeerUnreachable,
+    SendFailed,
+    ServerTooOld,
+    TopicNotFound,
+)
+from cometmq.model.queue import MessageQueue
+from cometmq.wire.bodies.cluster import decode_cluster_info
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.extensions import SURE_ENDS
+from cometmq.wire.requests.namesrv import GetClusterInfo
 
 _T = TypeVar("_T")
 
@@ -96,6 +107,17 @@ async def producer_of(options: ClientOptions, group: str, checker: Checker | Non
         assert _kept.thread is not None
         _kept.thread.clients.add(producer)  # it says good-bye when the process ends
     return producer
+
+
+async def writable(producer: Producer, topic: str) -> tuple[MessageQueue, ...]:
+    """Where a topic can be written. While no broker is registered nobody can say that it is absent: that may pass."""
+    try:
+        return await producer.instance.writable_queues(topic)
+    except TopicNotFound:
+        servers = producer.instance.name_servers
+        if decode_cluster_info((await servers.call(GetClusterInfo())).body).brokers:
+            raise
+        raise PeerUnreachable(f"no broker is registered with the name servers ({servers}) now") from None
 
 
 async def check_sure(producer: Producer, namesrv: str, broker: str) -> None:

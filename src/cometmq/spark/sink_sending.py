@@ -21,7 +21,7 @@ import pyarrow
 from cometmq.client.message import Message, Receipt, SendStatus
 from cometmq.client.producer import Producer
 from cometmq.errors import CometError, InvalidArgument, InvalidMessage, SendFailed, TopicNotFound
-from cometmq.spark.sink_clients import check_sure, may_pass, producer_of, run, tries
+from cometmq.spark.sink_clients import check_sure, may_pass, producer_of, run, tries, writable
 from cometmq.spark.sink_log import Attempt, Mark, packed
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, Ids, Row
@@ -84,15 +84,15 @@ class TaskSender:
         waiting = list(range(len(rows)))
         async for one in tries(options.retry_ms, self._may_pass):
             with one:
-                if options.exactly_once:
-                    await self._check_brokers(producer, {row.message.topic for row in rows})
+                await self._check_topics(producer, {row.message.topic for row in rows})
                 await self._round(producer, rows, first, waiting, receipts)
         self._take([receipt for receipt in receipts if receipt is not None])
 
-    async def _check_brokers(self, producer: Producer, topics: set[str]) -> None:
+    async def _check_topics(self, producer: Producer, topics: set[str]) -> None:
         for topic in topics:
-            for queue in await producer.instance.writable_queues(topic):
-                await check_sure(producer, self._options.client.namesrv, queue.broker_name or "")
+            for queue in await writable(producer, topic):
+                if self._options.exactly_once:
+                    await check_sure(producer, self._options.client.namesrv, queue.broker_name or "")
 
     async def _round(
         self, producer: Producer, rows: list[Row], first: int, waiting: list[int], receipts: list[Receipt | None]
