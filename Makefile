@@ -41,7 +41,7 @@ differential: $(VENV)/.dev ## the same requests to Apache RocketMQ and to CometM
 	$(BIN)/pytest tests/differential $(ARGS)
 
 fault: $(VENV)/.dev ## kills, power cuts and failing disks in full numbers, for hours (SHARE=0.01 SEED=7 ARGS="-k kill")
-	FAULT_SHARE=$(or $(SHARE),1) FAULT_SEED=$(SEED) $(BIN)/pytest -s tests/fault $(ARGS)
+	FAULT_SHARE=$(or $(SHARE),1) FAULT_SEED=$(SEED) $(BIN)/pytest -s tests/fault tests/spark/test_kills.py $(ARGS)
 
 bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK and its Spark source beside others; writes docs/performance.md
 	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; $(BIN)/python -m bench.spark || status=$$?; exit $$status)

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.original import Cluster
 from tests.original.registration import registered
 from tests.spark.kit import Server
+from tests.spark.sessions import QUICK_JVM, SHORT_LIVED
 
 from cometmq.testing.pytest_plugin import RunningCluster
 
@@ -52,15 +53,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def _session(folder: Path) -> SparkSession:
+    builder = SparkSession.builder.master("local[2,4]")  # a task that failed is tried again, as on a cluster
     return (
-        SparkSession.builder.master("local[2,4]")  # a task that failed is tried again, as on a cluster
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
+        builder.config(map=SHORT_LIVED)
         .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.extraJavaOptions", f"{QUICK_JVM} -Dderby.system.home={folder}")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.python.filterPushdown.enabled", "true")
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
         .getOrCreate()
     )

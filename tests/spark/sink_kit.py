@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +44,15 @@ class Served:
         """Everything that consumers can see, queue by queue."""
 
         async def read(channel: Channel) -> list[Record]:
-            return [record for queue in range(queues) for record in await _records(channel, topic, queue)]
+            return [record for queue in range(queues) async for record in _records(channel, topic, queue)]
+
+        return self._with(read)
+
+    def numbers(self, topic: str, queues: int = QUEUES) -> list[int]:
+        """The bodies alone, which are numbers: of a million records the rest would fill the memory."""
+
+        async def read(channel: Channel) -> list[int]:
+            return [int(record.body) for queue in range(queues) async for record in _records(channel, topic, queue)]
 
         return self._with(read)
 
@@ -75,14 +83,16 @@ class Served:
         return asyncio.run(run())
 
 
-async def _records(channel: Channel, topic: str, queue: int) -> list[Record]:
-    found: list[Record] = []
+async def _records(channel: Channel, topic: str, queue: int) -> AsyncIterator[Record]:
+    count = 0
     while True:
-        pull = PullMessage("sink_tests", topic, queue, len(found), 1000, 4, 0, 0, 0, subscription="*")
+        pull = PullMessage("sink_tests", topic, queue, count, 1000, 4, 0, 0, 0, subscription="*")
         answer = await channel.exchange(pull.command())
         if answer.code != ResponseCode.SUCCESS:
-            return found
-        found.extend(decode_records(answer.body))
+            return
+        for record in decode_records(answer.body):
+            yield record
+            count += 1
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyspark
 from tests.original.ports import free_port
+from tests.spark.sessions import QUICK_JVM
 
 WAIT_S = 120.0
 
@@ -50,6 +51,7 @@ def environment() -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
     }
 
 

@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.kit import Server
+from tests.spark.sessions import QUICK_JVM
 
 from cometmq import Message, Producer
 from cometmq.cli import main
@@ -29,9 +30,6 @@ from cometmq.spark.pipelines.faults import place_of_flow, sentence_of
 from cometmq.spark.pipelines.flows import Flows, lag_of
 from cometmq.spark.pipelines.java import provide_java, shim_home
 from cometmq.spark.pipelines.project import READY, find_project, init_project, ready_file, ready_settings
-
-# Spark leaves the sockets that it collects rows through to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 GOOD, BAD = 300, 7
 # Derby, which keeps the catalog from one run to the next, takes seconds to start; flows one by one are firm under load.
@@ -47,7 +45,7 @@ def pipeline(*arguments: object, timeout_s: float = 800) -> subprocess.Completed
         text=True,
         timeout=timeout_s,
         check=False,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": QUICK_JVM},
     )
 
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.kit import Server, read_all, reader_of
+from pyspark.sql.types import StructType
+from tests.spark.kit import Server, read_all, source
 
 import pyspark_rocketmq
 
@@ -72,6 +73,18 @@ def test_a_table_of_the_catalog_keeps_its_options(spark: SparkSession, comet: Se
             spark.sql("CREATE TABLE wrong USING rocketmq OPTIONS (namesrvAdr 'x:1', subscribe 'y')")
     finally:
         spark.sql("DROP TABLE orders")
+
+
+def test_a_table_of_the_catalog_is_written(spark: SparkSession, comet: Server) -> None:
+    topic = comet.topic(1)
+    options = f"namesrvAddr '{comet.namesrv}', subscribe '{topic}', topic '{topic}', columns 'body,tags'"
+    spark.sql(f"CREATE TABLE written USING rocketmq OPTIONS ({options})")
+    try:
+        spark.sql("INSERT INTO written VALUES (cast('1' AS binary), 'one'), (cast('2' AS binary), NULL)")
+        found = sorted((bytes(row.body), row.tags) for row in spark.table("written").collect())
+        assert found == [(b"1", "one"), (b"2", None)]
+    finally:
+        spark.sql("DROP TABLE written")
 
 
 def test_where_is_pushed_down(spark: SparkSession, comet: Server, filled: dict[str, str]) -> None:
@@ -161,10 +174,21 @@ def lag(server: Server, group: str) -> list[int]:
     return table.column("lag").to_pylist() if "lag" in table.column_names else []
 
 
-def test_an_executor_without_the_package_is_told_so(comet: Server, tmp_path: Path) -> None:
-    """The reader as Spark sends it, opened by a Python that has PySpark and nothing else."""
-    sent = tmp_path / "reader"
-    sent.write_bytes(cloudpickle.dumps(reader_of(comet.options(subscribe="any"))))
+@pytest.mark.parametrize("kind", ["reader", "stream reader", "writer", "stream writer"])
+def test_an_executor_without_the_package_is_told_so(kind: str, tmp_path: Path) -> None:
+    """What Spark sends to tasks, opened by a Python that has PySpark and nothing else."""
+    made, body = (
+        source({"namesrvAddr": "127.0.0.1:1", "subscribe": "t", "topic": "t"}),
+        StructType().add("body", "binary"),
+    )
+    ways: dict[str, Callable[[], object]] = {
+        "reader": lambda: made.reader(made.schema()),
+        "stream reader": lambda: made.streamReader(made.schema()),
+        "writer": lambda: made.writer(body, False),
+        "stream writer": lambda: made.streamWriter(body, False),
+    }
+    sent = tmp_path / "sent"
+    sent.write_bytes(cloudpickle.dumps(ways[kind]()))
     code = (
         "import sys; sys.modules['cometmq'] = None; from pyspark import cloudpickle; "
         "cloudpickle.loads(open(sys.argv[1], 'rb').read())"

@@ -12,9 +12,6 @@ from tests.unit.columns.log_kit import write_log
 from cometmq.errors import CometError, CorruptRecord, InvalidArgument, StoreError
 from cometmq.spark.store_path import StoreReader, StoreTable
 
-# Spark leaves the sockets that it collects rows through to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-
 COUNT = 3_000
 COLUMNS = "topic,queue,offset,message_id,body,tags,keys,properties,born_time,store_time,born_host,reconsume_times"
 
