@@ -4,8 +4,8 @@
     commitlog/00000000001073741824      bytes [S, 2S)
 
 All files of a folder have one size S, so the file of an offset is found by division. A wrong size means another
-`mappedFileSize…` setting or damage, and the store refuses to guess. An empty last file is what a crash leaves
-between creating and sizing it; it is removed.
+`mappedFileSize…` setting or damage, and the store refuses to guess. Empty files at the end are what a crash leaves
+whose names reached the disk before their sizes did; they are removed.
 
 Mirrors: MappedFileQueue.doLoad, DefaultMappedFile.
 """
@@ -23,16 +23,15 @@ def segment_path(folder: str, start: int) -> str:
 def load_starts(fs: FileSystem, folder: str, size: int, setting: str) -> list[int]:
     """Start offsets of the files in a folder, ascending. `setting` names what decides their size."""
     names = [name for name in fs.list_dir(folder) if not fs.is_dir(f"{folder}/{name}")]
+    for name in names:
+        if len(name) != 20 or not name.isdecimal():
+            raise StoreError(f"{folder}/{name} does not belong to the store: move it away")
+    while names and fs.size(f"{folder}/{names[-1]}") == 0:
+        fs.unlink(f"{folder}/{names.pop()}")
     starts: list[int] = []
     for name in names:
-        path = f"{folder}/{name}"
-        if len(name) != 20 or not name.isdecimal():
-            raise StoreError(f"{path} does not belong to the store: move it away")
+        path, start = f"{folder}/{name}", int(name)
         length = fs.size(path)
-        if length == 0 and name == names[-1]:
-            fs.unlink(path)
-            continue
-        start = int(name)
         if length != size or start % size:
             raise StoreError(
                 f"{path} has {length} bytes, but {setting} is {size}: set it to what the store was made with, "

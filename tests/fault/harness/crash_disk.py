@@ -2,8 +2,9 @@
 
 What was synced is there. Of what was not, anything may be: each write whole, torn at a sector, or not at all; a name
 that was not synced to its folder is there or not; a file renamed without that has its old name or its new one, with
-whatever of its content survives. Names and set sizes survive in their order, as in every journal; a file that grows
-by a write has its new size when the file system gets to it.
+whatever of its content survives. The names of a folder survive in their order, and so do set sizes, as in every
+journal, but a name may be there before its size; a file that grows by a write has its new size when the file system
+gets to it.
 
     keep all       as if only the process had died
     lose all       nothing but what was synced

@@ -135,6 +135,21 @@ def test_empty_next_segment_is_no_damage(tmp_path: Path) -> None:
     store.close()
 
 
+def test_files_whose_sizes_a_power_cut_took_are_no_damage(tmp_path: Path) -> None:
+    """The names of two files reached the disk, their sizes did not; one in the middle is damage as before."""
+    places = killed_store(tmp_path, [100] * 3)
+    segment(tmp_path, SEGMENT_SIZE).write_bytes(b"")
+    segment(tmp_path, 2 * SEGMENT_SIZE).write_bytes(bytes(SEGMENT_SIZE))
+    with pytest.raises(StoreError, match="has 0 bytes"):
+        open_small(tmp_path)
+    segment(tmp_path, 2 * SEGMENT_SIZE).write_bytes(b"")
+    store = open_small(tmp_path)
+    assert store.written_offset == sum(places[-1])
+    assert len(bodies(store)) == 3
+    assert not segment(tmp_path, SEGMENT_SIZE).exists()
+    store.close()
+
+
 def test_a_log_that_ends_with_a_blank_goes_on(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     send(store, bytes(3000))
