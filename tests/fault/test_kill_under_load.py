@@ -13,16 +13,17 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 
 from .harness.ledger import Ledger
 from .harness.restarting import start_again
 from .harness.rows import Row, share
 from .harness.traffic import Traffic
+from .harness.warm_broker import WarmBroker
 
 pytestmark = pytest.mark.timeout(300)
 
 RATE_MIN = 500
+STARTING_S = 0.2  # so long it recovers and opens its port
 FOLDER_KILLS = 50  # then all is read once more, and a new folder is begun
 CONF = {
     "mappedFileSizeCommitLog": 256 * 1024,
@@ -46,7 +47,7 @@ async def test_kills_under_load(tmp_path: Path, flush: str, trimmed: int, full: 
                 broker.kill()
             if row.chance.random() < 0.25:
                 broker.launch()
-                await asyncio.sleep(row.chance.uniform(0, 0.8))
+                await asyncio.sleep(row.chance.uniform(0, STARTING_S))
                 broker.kill()
                 row.add(kills_while_starting=1)
             starts.append(start_again(broker, row))
@@ -88,9 +89,9 @@ async def test_pauses_under_load(tmp_path: Path, trimmed: int, full: int) -> Non
         broker.kill()
 
 
-def begin(folder: Path, flush: str) -> tuple[CometBroker, Traffic]:
+def begin(folder: Path, flush: str) -> tuple[WarmBroker, Traffic]:
     folder.mkdir(exist_ok=True)
-    broker = CometBroker(folder / "broker", [], flush=flush, conf=CONF)
+    broker = WarmBroker(folder / "broker", [], flush=flush, conf=CONF)
     broker.start()
     return broker, Traffic(Ledger(folder / "ledger.jsonl"))
 

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Protocol, Self
 
 HOST = "127.0.0.1"
 BOOT_TIMEOUT_S = 180.0  # a crowded machine needs more than one minute for a Java broker
@@ -31,6 +31,24 @@ class ServerFailed(RuntimeError):
     """A server did not start or did not stop; the message ends with the last lines of its log."""
 
 
+class Child(Protocol):
+    """What is used of a `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None, /) -> int: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 class ServerProcess:
     """One server process; subclasses say which command starts it and which line says that it serves."""
 
@@ -42,7 +60,7 @@ class ServerProcess:
         self.port = port
         self.dir.mkdir(parents=True, exist_ok=True)
         self.log = self.dir / f"{self.role}.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         self._log_start = 0
 
     def command(self) -> list[str]:
@@ -72,12 +90,15 @@ class ServerProcess:
             raise ServerFailed(f"the {self.role} in {self.dir} already runs as pid {self.pid}")
         with open(self.log, "ab") as log:
             self._log_start = log.tell()
-            self._process = subprocess.Popen(
-                self.command(), cwd=self.dir, env=self.environment(), stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT,
-            )  # fmt: skip
+            self._process = self.spawn(log)
         _running.add(self)
         return self
+
+    def spawn(self, log: IO[bytes]) -> Child:
+        return subprocess.Popen(
+            self.command(), cwd=self.dir, env=self.environment(), stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
 
     def await_boot(self, timeout_s: float = BOOT_TIMEOUT_S) -> Self:
         """Wait until the boot line is in the log."""
