@@ -7,8 +7,6 @@ has one owner.
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,8 +17,9 @@ import pytest
 from cometmq import Message, Producer, PushConsumer, ReceivedMessage
 from cometmq.testing.local_cluster import LocalCluster
 
+from .harness.consumer import consume
 from .harness.rows import Row
-from .harness.sick_broker import ROOT
+from .harness.warm import Forked
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,7 +45,7 @@ class Workers:
 
     def __init__(self, folder: Path, namesrv: str, topic: str) -> None:
         self.folder, self.namesrv, self.topic = folder, namesrv, topic
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: list[Forked] = []
         self.files: list[Path] = []
 
     async def start(self) -> bool:
@@ -57,10 +56,8 @@ class Workers:
     def _launch(self) -> Path:
         path = self.folder / f"consumer-{len(self.files)}"
         self.files.append(path)
-        command = [sys.executable, "-m", "tests.fault.harness.consumer", self.namesrv, "workers", self.topic, str(path)]
-        with open(path.with_suffix(".log"), "wb") as log:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-        self.running.append(process)
+        log = str(path.with_suffix(".log"))
+        self.running.append(Forked(log, consume, self.namesrv, "workers", self.topic, str(path)))
         return path
 
     def kill(self, number: int) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,13 @@ from .harness.ledger import Ledger
 from .harness.restarting import start_again
 from .harness.rows import Row, share
 from .harness.traffic import Traffic
-from .harness.warm_broker import WarmBroker
+from .harness.warm import WarmBroker
 
 pytestmark = pytest.mark.timeout(300)
 
 RATE_MIN = 500
 STARTING_S = 0.2  # so long it recovers and opens its port
+SLEEPERS = 2 if share() is None else 8
 FOLDER_KILLS = 50  # then all is read once more, and a new folder is begun
 CONF = {
     "mappedFileSizeCommitLog": 256 * 1024,
@@ -67,26 +69,34 @@ async def test_kills_under_load(tmp_path: Path, flush: str, trimmed: int, full: 
 
 @pytest.mark.parametrize(("trimmed", "full"), [(2, 200)])
 async def test_pauses_under_load(tmp_path: Path, trimmed: int, full: int) -> None:
-    """SIGSTOP and SIGCONT: nothing is lost, and what waited is answered."""
+    """SIGSTOP and SIGCONT: nothing is lost, and what waited is answered. Several brokers sleep at a time."""
     with Row(11, "process paused under load, SYNC_FLUSH", trimmed=trimmed, full=full) as row:
-        broker, traffic = begin(tmp_path, "SYNC_FLUSH")
-        longest_s = 1.5 if share() is None else 20
-        for number in row.each():
-            async with traffic.flowing(broker.addr):
-                await asyncio.sleep(row.chance.uniform(0.05, 0.5))
-                os.kill(broker.pid, signal.SIGSTOP)
-                await asyncio.sleep(row.chance.uniform(1, longest_s))
-                os.kill(broker.pid, signal.SIGCONT)
-                answered = traffic.acknowledged
-                async with asyncio.timeout(60):
-                    while traffic.acknowledged == answered:  # noqa: ASYNC110 (another process has no event)
-                        await asyncio.sleep(0.01)
-            row.violations += [f"pause {number}: {fault}" for fault in await traffic.check(broker.addr)]
-        broker.kill()
-        start_again(broker, row)
-        row.violations += [f"after a kill: {fault}" for fault in await traffic.check(broker.addr)]
-        count(row, traffic)
-        broker.kill()
+        numbers = row.each()
+        async with asyncio.TaskGroup() as group:
+            for sleeper in range(SLEEPERS):
+                group.create_task(pause(row, numbers, tmp_path / str(sleeper)))
+
+
+async def pause(row: Row, numbers: Iterator[int], folder: Path) -> None:
+    """One broker, paused as long as there are numbers left, then killed."""
+    broker, traffic = begin(folder, "SYNC_FLUSH")
+    longest_s = 1.5 if share() is None else 20
+    for number in numbers:
+        async with traffic.flowing(broker.addr):
+            await asyncio.sleep(row.chance.uniform(0.05, 0.5))
+            os.kill(broker.pid, signal.SIGSTOP)
+            await asyncio.sleep(row.chance.uniform(1, longest_s))
+            os.kill(broker.pid, signal.SIGCONT)
+            answered = traffic.acknowledged
+            async with asyncio.timeout(60):
+                while traffic.acknowledged == answered:  # noqa: ASYNC110 (another process has no event)
+                    await asyncio.sleep(0.01)
+        row.violations += [f"pause {number}: {fault}" for fault in await traffic.check(broker.addr)]
+    broker.kill()
+    start_again(broker, row)
+    row.violations += [f"after a kill: {fault}" for fault in await traffic.check(broker.addr)]
+    count(row, traffic)
+    broker.kill()
 
 
 def begin(folder: Path, flush: str) -> tuple[WarmBroker, Traffic]:

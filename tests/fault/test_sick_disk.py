@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
@@ -26,6 +25,7 @@ from .harness.restarting import start_again
 from .harness.rows import Row, share
 from .harness.sick_broker import SickBroker
 from .harness.traffic import TIMEOUT_MS, Traffic, pull
+from .harness.warm import WarmBroker
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -145,7 +145,7 @@ async def test_a_full_disk(tmp_path: Path, kind: str) -> None:
         Row(9, f"disk full, and free again, {kind}", trimmed=1, full=25) as row,
         small_disk(tmp_path / "disk", kind) as disk,
     ):
-        broker = CometBroker(tmp_path / "broker", [], flush="SYNC_FLUSH", conf=conf, store=disk / "store")
+        broker = WarmBroker(tmp_path / "broker", [], flush="SYNC_FLUSH", conf=conf, store=disk / "store")
         with broker:
             traffic = Traffic(Ledger())
             channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)

@@ -12,7 +12,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 from tests.unit.broker.transaction_kit import COMMIT, ROLLBACK, UNKNOWN, Begun, begin, checked, producer, stored
 
 from cometmq.errors import PeerError
@@ -22,6 +21,7 @@ from cometmq.wire.command import Command
 
 from .harness.restarting import start_again
 from .harness.rows import Row
+from .harness.warm import WarmBroker
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -84,7 +84,7 @@ async def test_kills_while_transactions_are_made(tmp_path: Path, flush: str, tri
     with Row(25, f"transactions, kill -9 at any step, {flush}", trimmed=trimmed, full=full) as row:
         for first in range(0, row.count, FOLDER_KILLS):
             kills = min(FOLDER_KILLS, row.count - first)
-            with CometBroker(tmp_path / str(first), [], flush=flush, conf=CONF) as broker:
+            with WarmBroker(tmp_path / str(first), [], flush=flush, conf=CONF) as broker:
                 trader = Trader()
                 for kill in range(kills):
                     await trade_and_kill(broker, trader, row.chance.uniform(0.05, 1.0))
@@ -98,7 +98,7 @@ async def test_kills_while_transactions_are_made(tmp_path: Path, flush: str, tri
                 break
 
 
-async def trade_and_kill(broker: CometBroker, trader: Trader, after_s: float) -> None:
+async def trade_and_kill(broker: WarmBroker, trader: Trader, after_s: float) -> None:
     member, asked = await producer(broker.addr)
     channels = [await connect(broker.addr) for _ in range(AT_ONCE)]
     tasks = [asyncio.ensure_future(trader.trade(channel)) for channel in channels]
@@ -114,14 +114,14 @@ async def trade_and_kill(broker: CometBroker, trader: Trader, after_s: float) ->
         channel.close()
 
 
-async def look(broker: CometBroker, trader: Trader) -> list[str]:
+async def look(broker: WarmBroker, trader: Trader) -> list[str]:
     channel = await connect(broker.addr)
     found = [record.body.decode() for record in await stored(channel)]
     channel.close()
     return trader.judge(found, over=False)
 
 
-async def finish(broker: CometBroker, trader: Trader) -> list[str]:
+async def finish(broker: WarmBroker, trader: Trader) -> list[str]:
     """Answer checks until all that was committed is seen, and a little longer."""
     member, asked = await producer(broker.addr)
     channel = await connect(broker.addr)

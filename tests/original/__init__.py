@@ -22,12 +22,13 @@ from .cluster import Cluster
 from .comet import CometBroker, CometNamesrv
 from .java import COMPACT_JVM, JavaBroker, JavaNamesrv, compact_jvm
 from .ports import free_broker_port, free_port
-from .process import BrokerProcess, ServerFailed, ServerProcess
+from .process import BrokerProcess, Child, ServerFailed, ServerProcess
 from .tools import require
 
 __all__ = [
     "COMPACT_JVM",
     "BrokerProcess",
+    "Child",
     "Cluster",
     "CometBroker",
     "CometNamesrv",

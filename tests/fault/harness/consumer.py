@@ -1,4 +1,4 @@
-"""A consumer process that writes down what it consumes, to be killed: `python -m … NAMESRV GROUP TOPIC FILE`.
+"""What a consumer process does that is there to be killed: it writes down what it consumes.
 
 A line is in the file before its message counts as consumed, so what the file lacks must come again to someone.
 """
@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 
 from cometmq import PushConsumer, ReceivedMessage
 
 
-async def consume(namesrv: str, group: str, topic: str, path: str) -> None:
+def consume(namesrv: str, group: str, topic: str, path: str) -> None:
+    asyncio.run(_consume(namesrv, group, topic, path))
+
+
+async def _consume(namesrv: str, group: str, topic: str, path: str) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     async def listen(message: ReceivedMessage) -> None:
@@ -23,7 +26,3 @@ async def consume(namesrv: str, group: str, topic: str, path: str) -> None:
     async with consumer:
         os.write(file, b"up\n")
         await consumer.run()
-
-
-if __name__ == "__main__":
-    asyncio.run(consume(*sys.argv[1:5]))

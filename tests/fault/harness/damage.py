@@ -64,8 +64,20 @@ class Victim:
                 faults.append(f"I1: message {number} at queue {one.queue_id} offset {one.place.queue_offset}: {found}")
         return faults
 
+    def judge_in_order(self, store: Store) -> list[str]:
+        """As `judge`, but read as a consumer reads that goes from message to message, many at a time."""
+        faults: list[str] = []
+        for queue_id in range(QUEUES):
+            wanted = [(one.place.physical_offset, one.body) for one in self.messages if one.queue_id == queue_id]
+            found = [(record.physical_offset, record.body) for record in read_first(store, queue_id, len(wanted))]
+            if found != wanted:
+                faults.append(f"I1: queue {queue_id}: {len(found)} of {len(wanted)} are there, or are other ones")
+        return faults
 
-def kill_a_store(root: Path, count: int, *, unsynced: int = 0, clean: bool = False, **config: Any) -> Victim:
+
+def kill_a_store(
+    root: Path, count: int, *, unsynced: int = 0, clean: bool = False, larger: int = 1, **config: Any
+) -> Victim:
     """Make a store of so many messages; the checkpoint knows of all but the last `unsynced`."""
     clock = HandClock()
     store = open_small(root, QuickFs(), clock, **config)
@@ -77,7 +89,7 @@ def kill_a_store(root: Path, count: int, *, unsynced: int = 0, clean: bool = Fal
         if number == count - unsynced:
             settle(store)
             store.maintain(thorough=True)
-        body, key, queue_id = b"m%d" % number * (5 + number % 7), f"k{number}", number % QUEUES
+        body, key, queue_id = b"m%d" % number * (5 + number % 7) * larger, f"k{number}", number % QUEUES
         messages.append(Stored(send(store, body, TOPIC, queue_id, keys=key), queue_id, body, key))
         if number % 3 == 0:
             settle(store)
@@ -94,11 +106,23 @@ def kill_a_store(root: Path, count: int, *, unsynced: int = 0, clean: bool = Fal
 
 def read_one(store: Store, queue_id: int, offset: int) -> Record | None:
     """The message at an offset, as a consumer that checks what it gets; None if there is none, or it is spoilt."""
-    result = store.read(TOPIC, queue_id, offset, 1)
-    if result.status is not ReadStatus.FOUND or not result.ranges:
-        return None
-    try:
-        records = list(decode_records(b"".join(store.slices(result.ranges)), check_crc=True))
-    except (CorruptRecord, StoreError, ValueError):
-        return None
+    records = _read(store, queue_id, offset, 1)
     return records[0] if records and records[0].queue_offset == offset else None
+
+
+def read_first(store: Store, queue_id: int, count: int) -> list[Record]:
+    """The first messages of a queue, up to one that is spoilt."""
+    found: list[Record] = []
+    while len(found) < count and (more := _read(store, queue_id, len(found), min(count - len(found), 32))):
+        found += more
+    return found
+
+
+def _read(store: Store, queue_id: int, offset: int, count: int) -> list[Record]:
+    result = store.read(TOPIC, queue_id, offset, count)
+    if result.status is not ReadStatus.FOUND or not result.ranges:
+        return []
+    try:
+        return list(decode_records(b"".join(store.slices(result.ranges)), check_crc=True))
+    except (CorruptRecord, StoreError, ValueError):
+        return []

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 
-from tests.original import CometBroker
+from tests.original import Child, CometBroker
 
 from .capabilities import needs
+from .warm import WarmBroker
 
 # What the store does to its disk; opening is left out, for the interpreter opens thousands of files of its own.
 CALLS: Final = ("pwrite64", "fdatasync", "fsync", "ftruncate", "fallocate", "rename")
 ERRORS: Final = ("EIO", "ENOSPC", "EINTR", "EDQUOT")
 
 
-class TracedBroker(CometBroker):
+class TracedBroker(WarmBroker):
     """While `fault` is set, a start has this call fail; `-D` leaves the broker our own child, to be killed as usual."""
 
     def __init__(self, directory: Path, *, flush: str, conf: Mapping[str, object]) -> None:
@@ -32,7 +33,23 @@ class TracedBroker(CometBroker):
             return command
         call, error, number = self.fault
         inject = f"inject={call}:error={error}:when={number}"
-        return ["strace", "-D", "-f", "-q", "-o", str(self.trace), "-e", f"trace={call}", "-e", inject, *command]
+        return [
+            "strace",
+            "-D",
+            "-f",
+            "--seccomp-bpf",
+            "-q",
+            "-o",
+            str(self.trace),
+            "-e",
+            f"trace={call}",
+            "-e",
+            inject,
+            *command,
+        ]
+
+    def spawn(self, log: IO[bytes]) -> Child:
+        return super().spawn(log) if self.fault is None else CometBroker.spawn(self, log)
 
     def launch(self) -> Self:
         super().launch()
