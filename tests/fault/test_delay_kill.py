@@ -7,13 +7,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 from cometmq.wire.record import Record, decode_records
 from cometmq.wire.requests.consume import GetMaxOffset, PullMessage
 from cometmq.wire.requests.send import SendMessageV2
+
+from .harness.warm import WarmBroker
 
 COUNT, KILLS = 3_000, 3
 LEVELS_MS = (1_000, 2_000)
@@ -52,7 +53,7 @@ async def read_all(channel: Channel, topic: str, queue_id: int) -> list[Record]:
 @pytest.mark.parametrize(("flush", "saved_every_ms"), [("SYNC_FLUSH", 60_000), ("ASYNC_FLUSH", 10)])
 async def test_kills_while_messages_are_delivered(tmp_path: Path, flush: str, saved_every_ms: int) -> None:
     conf = {"messageDelayLevel": "1s 2s", "flushDelayOffsetInterval": saved_every_ms}
-    with CometBroker(tmp_path, [], flush=flush, conf=conf) as broker:
+    with WarmBroker(tmp_path, [], flush=flush, conf=conf) as broker:
         channel = await connect(broker.addr)
         await send_all(channel)
         for kill in range(1, KILLS + 1):

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
@@ -16,6 +15,8 @@ from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
 from cometmq.wire.requests.pop import AckMessage, PopMessage
 from cometmq.wire.requests.send import SendMessageV2
+
+from .harness.warm import WarmBroker
 
 COUNT, KILLS = 400, 3
 TOPIC, GROUP = "orders", "readers"
@@ -73,7 +74,7 @@ def saved_offsets(store: Path) -> dict[str, int]:
 async def test_kills_while_messages_are_popped(tmp_path: Path, flush: str) -> None:
     done: Counter[bytes] = Counter()
     conf = {"flushConsumerOffsetInterval": SAVE_EVERY_MS}
-    with CometBroker(tmp_path, [], flush=flush, conf=conf) as broker:
+    with WarmBroker(tmp_path, [], flush=flush, conf=conf) as broker:
         channel = await connect(broker.addr)
         await send_all(channel)
         for _ in range(KILLS):

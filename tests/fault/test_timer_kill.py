@@ -8,13 +8,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 from cometmq.wire.record import Record, decode_records
 from cometmq.wire.requests.consume import GetMaxOffset, PullMessage
 from cometmq.wire.requests.send import SendMessageV2
+
+from .harness.warm import WarmBroker
 
 COUNT, KILLS, SPREAD_MS = 2_000, 3, 2_000
 TOPIC, GROUP = "orders", "readers"
@@ -51,7 +52,7 @@ async def read_all(channel: Channel) -> list[Record]:
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_kills_while_messages_become_due(tmp_path: Path, flush: str) -> None:
-    with CometBroker(tmp_path, [], flush=flush) as broker:
+    with WarmBroker(tmp_path, [], flush=flush) as broker:
         channel = await connect(broker.addr)
         first_ms = int(time.time() * 1000) + 4_000
         due_ms = {f"m{n}": first_ms + n * SPREAD_MS // COUNT for n in range(COUNT)}

@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker
 
 from cometmq.errors import PeerError
 from cometmq.net.channel import Channel
@@ -17,6 +16,8 @@ from cometmq.wire.record import decode_records
 from cometmq.wire.requests.consume import GetMaxOffset, PullMessage
 from cometmq.wire.requests.extensions import Ended, EndTransactions
 from cometmq.wire.requests.send import SendMessageV2
+
+from .harness.warm import WarmBroker
 
 COUNT, KILLS, CHUNK = 2_000, 2, 100
 TOPIC, GROUP = "orders", "sinks"
@@ -65,7 +66,7 @@ async def read_all(channel: Channel) -> list[int]:
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_kills_while_many_are_ended(tmp_path: Path, flush: str) -> None:
-    with CometBroker(tmp_path, [], flush=flush) as broker:
+    with WarmBroker(tmp_path, [], flush=flush) as broker:
         channel = await connect(broker.addr)
         positions = await begin_all(channel)
         kept, dropped = positions[::2], positions[1::2]

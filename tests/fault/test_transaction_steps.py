@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from cometmq.net.pool import connect
 from cometmq.wire.command import Command
 
 from .harness.restarting import start_again
-from .harness.rows import Row
+from .harness.rows import Row, share
 from .harness.warm import WarmBroker
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,6 +35,7 @@ CONF = {
     "maxIndexNum": 1_000,
 }
 FOLDER_KILLS = 40
+BROKERS = 1 if share() is None else 4  # at a time
 AT_ONCE = 6
 
 
@@ -82,20 +84,27 @@ class Trader:
 @pytest.mark.parametrize(("flush", "trimmed", "full"), [("SYNC_FLUSH", 4, 1_000), ("ASYNC_FLUSH", 1, 200)])
 async def test_kills_while_transactions_are_made(tmp_path: Path, flush: str, trimmed: int, full: int) -> None:
     with Row(25, f"transactions, kill -9 at any step, {flush}", trimmed=trimmed, full=full) as row:
-        for first in range(0, row.count, FOLDER_KILLS):
-            kills = min(FOLDER_KILLS, row.count - first)
-            with WarmBroker(tmp_path / str(first), [], flush=flush, conf=CONF) as broker:
-                trader = Trader()
-                for kill in range(kills):
-                    await trade_and_kill(broker, trader, row.chance.uniform(0.05, 1.0))
-                    start_again(broker, row)
-                    row.violations += [f"kill {first + kill}: {fault}" for fault in await look(broker, trader)]
-                    row.step()
-                row.violations += [f"end of {first}: {fault}" for fault in await finish(broker, trader)]
-                row.add(transactions=len(trader.begun), checks=trader.checks)
-                broker.kill()
-            if row.violations:
-                break
+        firsts = iter(range(0, row.count, FOLDER_KILLS))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(BROKERS):
+                group.create_task(kill_again_and_again(row, firsts, tmp_path, flush))
+
+
+async def kill_again_and_again(row: Row, firsts: Iterator[int], folder: Path, flush: str) -> None:
+    """One broker at a time, as long as there are numbers left."""
+    for first in firsts:
+        if row.violations:
+            return
+        with WarmBroker(folder / str(first), [], flush=flush, conf=CONF) as broker:
+            trader = Trader()
+            for kill in range(first, min(first + FOLDER_KILLS, row.count)):
+                await trade_and_kill(broker, trader, row.chance.uniform(0.05, 1.0))
+                await asyncio.to_thread(start_again, broker, row)
+                row.violations += [f"kill {kill}: {fault}" for fault in await look(broker, trader)]
+                row.step()
+            row.violations += [f"end of {first}: {fault}" for fault in await finish(broker, trader)]
+            row.add(transactions=len(trader.begun), checks=trader.checks)
+            broker.kill()
 
 
 async def trade_and_kill(broker: WarmBroker, trader: Trader, after_s: float) -> None:
