@@ -99,3 +99,21 @@ def test_a_power_cut_after_a_kill(quick_folder: Path) -> None:
     store = open_small(left)
     assert bodies(store) == [*before, b"acknowledged"]
     store.close()
+
+
+def test_a_power_cut_after_a_kill_and_a_clean_stop(quick_folder: Path) -> None:
+    """The killed process had made a file and put nothing into it; the clean stop between had nothing to sync."""
+    origin, left = quick_folder / "origin", quick_folder / "left"
+    disk = CrashDisk(origin)
+    store = open_small(origin, disk)
+    send(store, b"never written")
+    store.abandon()
+    open_small(origin, disk).close()
+    store = open_small(origin, disk)
+    send(store, b"acknowledged")
+    settle(store)
+    disk.left_at(len(disk.steps), "lose all", random.Random(0), left)
+    store.abandon()
+    store = open_small(left)
+    assert bodies(store) == [b"acknowledged"]
+    store.close()

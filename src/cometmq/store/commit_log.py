@@ -93,6 +93,8 @@ class CommitLog:
             self._cut(end, segment)
         self.end = self.written = self.flushed = self._parts_at = end
         self.limit = segment.end if segment is not None else end
+        if segment is not None and segment.start == end:
+            segment.unnamed = True  # who made it may have died before the flush that would have synced its name
         self.last_store_time_ms = self.written_store_time_ms = self.flushed_store_time_ms = last_store_time_ms
 
     def doubt_from(self, offset: int) -> None:

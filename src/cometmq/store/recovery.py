@@ -85,7 +85,7 @@ class Recovery:
                 doubted.add(queue)
             if not clean and queue.max_physical > self._checkpoint.logics_physical_offset:
                 table.doubt_from(queue, self._checkpoint.logics_physical_offset)
-            if queue.max_offset > queue.first_offset:
+            if queue.max_offset > queue.first_offset or queue in doubted:
                 self._on_disk.add((queue.topic, queue.queue_id))
         if not log.segments:
             for table, queue in self._queues():

@@ -125,6 +125,15 @@ def test_queues_ahead_of_the_log_are_cut(tmp_path: Path, clean: bool) -> None:
     store.close()
 
 
+def test_a_queue_whose_first_unit_is_spoilt_was_not_deleted(tmp_path: Path) -> None:
+    """Though the checkpoint vouches for all queues: it is made again from the log."""
+    killed_store(tmp_path, [100] * 12)
+    patch(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", 0, b"\x80")
+    store = open_small(tmp_path)
+    assert len(bodies(store)) == 12
+    store.close()
+
+
 def test_empty_next_segment_is_no_damage(tmp_path: Path) -> None:
     places = killed_store(tmp_path, [100] * 3)
     segment(tmp_path, SEGMENT_SIZE).write_bytes(bytes(SEGMENT_SIZE))  # preallocated, not yet used, as Java does
