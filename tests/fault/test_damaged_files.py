@@ -122,7 +122,8 @@ def flips(victim: Victim, hit: int, chance: random.Random) -> Iterator[tuple[str
 @pytest.mark.parametrize("hit", [20, 36], ids=["an old message", "a new message"])
 @pytest.mark.parametrize("stop", ["killed", "clean", "queues lost"])
 def test_flipped_bits(quick_folder: Path, stop: str, hit: int) -> None:
-    victim = kill_a_store(quick_folder / "made", 40, clean=stop == "clean")
+    victim = kill_a_store(quick_folder / "made", 41, clean=stop == "clean")
+    victim.messages.pop()  # the checkpoint vouches for all before it; behind damage it is taken for a torn write
     if stop == "queues lost":
         victim.files = {name: data for name, data in victim.files.items() if not name.startswith("consumequeue/")}
     named = sum(1 for _ in itertools.takewhile(lambda found: found[2] != -2, flips(victim, hit, random.Random(0))))

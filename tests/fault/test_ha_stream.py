@@ -45,13 +45,13 @@ class MasterLog:
         self.starts, self.bodies = [], []
         self.fillers: list[tuple[int, int]] = []  # of files that the next record did not fit into: start and end
         chance = Random(16)
-        end = 0
+        self.ends = [0]
         for number in range(MESSAGES):
             body = b"%06d" % number * chance.randrange(1, 60)
             placed = send(store, body, keys=f"key-{number}")
-            if placed.physical_offset != end:
-                self.fillers.append((end, placed.physical_offset))
-            end = placed.physical_offset + placed.size
+            if placed.physical_offset != self.ends[-1]:
+                self.fillers.append((self.ends[-1], placed.physical_offset))
+            self.ends.append(placed.physical_offset + placed.size)
             self.starts.append(placed.physical_offset)
             self.bodies.append(body)
         settle(store)
@@ -65,8 +65,8 @@ class MasterLog:
         return encode_transfer_head(at, size) + self.data[at : at + size]
 
     def wholly_before(self, at: int) -> int:
-        """Where the last whole record ends that ends before `at`."""
-        return max([end for end in (*self.starts, self.end) if end <= at], default=0)
+        """Where the last whole record ends that ends before `at`; a filler behind it is not missed."""
+        return max(end for end in self.ends if end <= at)
 
     def counted_up_to(self, at: int) -> int:
         """Where a slave with the bytes before `at` may say it ends: the head of a filler stands for the file's rest."""
