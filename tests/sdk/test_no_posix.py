@@ -7,7 +7,7 @@ import sys
 
 from cometmq.testing.pytest_plugin import RunningCluster
 
-BLOCKED = ["fcntl", "resource", "pwd", "grp", "termios", "uvloop"]
+BLOCKED = ["fcntl", "resource", "pwd", "grp", "termios", "pty", "uvloop"]
 
 PROGRAM = """
 import sys
@@ -51,7 +51,8 @@ print("done", [name for name in sys.argv[1].split(",") if sys.modules.get(name) 
 
 
 def test_without_posix_modules(cometmq: RunningCluster) -> None:
-    command = [sys.executable, "-c", PROGRAM, ",".join(BLOCKED), cometmq.namesrv, cometmq.topic(1)]
+    given = [",".join(BLOCKED), cometmq.namesrv, cometmq.topic(1)]
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, *given]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.stdout.strip() == "done []", ended.stderr
     assert ended.stderr == ""

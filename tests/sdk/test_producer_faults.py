@@ -237,14 +237,6 @@ PROGRAM = """
 
     {run}
 """
-BLOCKED = """
-    class NoPosix:
-        def find_spec(self, name, path=None, target=None):
-            if name in {"fcntl", "resource", "pwd", "grp", "termios", "pty", "posix_ipc", "uvloop"}:
-                raise ModuleNotFoundError(name)
-    sys.meta_path.insert(0, NoPosix())
-    for name in ("fork", "register_at_fork"): delattr(os, name)
-"""
 FORK = """
             sys.stdout.flush()
             if (pid := os.fork()) == 0:
@@ -263,10 +255,9 @@ FORK = """
     [
         ("", "", "asyncio.run(send(sys.argv[1]))"),
         ("import uvloop", "", "uvloop.run(send(sys.argv[1]))"),
-        (BLOCKED, "", "asyncio.run(send(sys.argv[1]))"),
         ("", FORK, "asyncio.run(send(sys.argv[1]))"),
     ],
-    ids=["asyncio", "uvloop", "no-posix", "fork"],
+    ids=["asyncio", "uvloop", "fork"],
 )
 async def test_programs(before: str, inside: str, run: str) -> None:
     program = textwrap.dedent(PROGRAM).format(
