@@ -32,7 +32,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Minutes per suite."""
     reports = [one for of_kind in terminalreporter.stats.values() for one in of_kind]
     timed = [(one.nodeid, one.duration) for one in reports if isinstance(one, pytest.TestReport)]
-    seconds = minutes.seconds_by_suite(timed)
+    seconds = minutes.seconds_by_suite(timed, lanes=terminalreporter.config.getoption("numprocesses", None) or 1)
     if lines := minutes.summary(seconds):
         terminalreporter.section("minutes per suite")
         for line in lines:

@@ -1,7 +1,7 @@
-"""How long each suite took, at the end of a run: the sum of its tests' durations, whichever lane they ran in.
+"""How much of a run's time each suite took: its tests' durations, divided by the lanes that ran side by side.
 
-A suite is a folder of `tests`. Those in LIMITS are warned of when they take longer than they may; a slow machine is no
-failure.
+So the minutes of all suites add up to those of the run, of which each may take its part. A suite is a folder of `tests`.
+Those in LIMITS_MIN are warned of when they take longer than they may; a slow machine is no failure.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def suite_of(nodeid: str) -> str:
     return parts[1].removesuffix(".py") if len(parts) > 1 else parts[0]
 
 
-def seconds_by_suite(durations: Iterable[tuple[str, float]]) -> Counter[str]:
+def seconds_by_suite(durations: Iterable[tuple[str, float]], lanes: int = 1) -> Counter[str]:
     """From (node id, duration) of each setup, call and teardown."""
     seconds: Counter[str] = Counter()
     for nodeid, duration_s in durations:
-        seconds[suite_of(nodeid)] += duration_s  # type: ignore[assignment]
+        seconds[suite_of(nodeid)] += duration_s / lanes  # type: ignore[assignment]
     return seconds
 
 

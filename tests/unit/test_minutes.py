@@ -28,6 +28,11 @@ def test_the_longest_comes_first_and_the_short_are_left_out() -> None:
     assert summary(Counter()) == []
 
 
+def test_lanes_that_run_side_by_side_share_the_time() -> None:
+    durations = [("tests/unit/a.py::t", 60.0), ("tests/interop/b.py::t", 120.0)]
+    assert summary(seconds_by_suite(durations, lanes=2)) == ["   1.0 min  interop", "   0.5 min  unit"]
+
+
 def test_suites_that_share_a_limit_are_added_up() -> None:
     assert warnings(seconds_by_suite([("tests/interop/a.py::t", 300.0), ("tests/spark/b.py::t", 300.0)])) == []
     over = seconds_by_suite([("tests/interop/a.py::t", 300.0), ("tests/differential/b.py::t", 186.0)])
