@@ -1,6 +1,6 @@
 """How much of a run's time each suite took: its tests' durations, divided by the lanes that ran side by side.
 
-So the minutes of all suites add up to those of the run, of which each may take its part. A suite is a folder of `tests`.
+So the minutes of all suites add up to those of the run, of which each may take its part. A suite is a folder of tests.
 Those in LIMITS_MIN are warned of when they take longer than they may; a slow machine is no failure.
 """
 

@@ -22,7 +22,7 @@ MODE = Ask(401, body={"consumerGroup": "{group}", "mode": "POP", "popShareQueueN
 ALL_MODES = Ask(402)
 FIVE_QUEUES = CREATE.but(readQueueNums="5", writeQueueNums="5")
 # A broker asks the name server, which hears of a new topic a moment later.
-ROUTED = replace(QUERY, until=lambda answer: '"messageQueue"' in str(answer.get("body")).replace("'", '"'))
+ROUTED = replace(QUERY, until=lambda answer, _known: '"messageQueue"' in str(answer.get("body")).replace("'", '"'))
 
 
 def heartbeat(number: int) -> Ask:

@@ -104,7 +104,7 @@ MAX_OFFSET = Ask(30, {"topic": "{topic}", "queueId": "1", "committed": "true"})
 
 def stored(count: int) -> Ask:
     """Ask until queue 1 holds so many messages."""
-    return replace(MAX_OFFSET, until=lambda answer: answer.get("ext", {}).get("offset") == str(count))
+    return replace(MAX_OFFSET, until=lambda answer, _known: answer.get("ext", {}).get("offset") == str(count))
 
 
 PULL = Ask(
@@ -135,7 +135,9 @@ THREE = (
 # Messages become visible in the order in which they were stored: when the last one is, all are.
 READ_BACK = (
     SEND_V2.but(b="{topic}_last"),
-    replace(MAX_OFFSET.but(topic="{topic}_last"), until=lambda answer: answer.get("ext", {}).get("offset") == "1"),
+    replace(
+        MAX_OFFSET.but(topic="{topic}_last"), until=lambda answer, _known: answer.get("ext", {}).get("offset") == "1"
+    ),
     PULL,
 )
 

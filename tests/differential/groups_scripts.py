@@ -41,7 +41,7 @@ def told(number: int) -> Pushed:
 def members(*numbers: int) -> Ask:
     """The member list, once it is as it should become."""
     wanted = len(numbers)
-    return replace(MEMBERS, until=lambda answer: str(answer.get("body")).count("client_") == wanted)
+    return replace(MEMBERS, until=lambda answer, _known: str(answer.get("body")).count("client_") == wanted)
 
 
 SCRIPTS: tuple[Script, ...] = (

@@ -14,7 +14,7 @@ OLD_VERSION = 300  # V4_6_1, from before clients read strict JSON
 
 
 def code_is(code: int) -> Any:
-    return lambda answer: answer.get("code") == code
+    return lambda answer, _known: answer.get("code") == code
 
 
 def topic_config(name: str, **changed: Any) -> dict[str, Any]:

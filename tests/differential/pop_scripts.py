@@ -306,7 +306,7 @@ SCRIPTS: tuple[Script, ...] = (
         before=(*GROUP_AND_THREE, SEND_V2.but(i=PROPERTIES.replace("\x01a\x02", "\x01c\x02")), stored(4)),
         after=(
             NOW.but(exp="none of these"),
-            replace(QUERY_OFFSET, until=lambda answer: answer.get("ext", {}).get("offset") == "4"),
+            replace(QUERY_OFFSET, until=lambda answer, _known: answer.get("ext", {}).get("offset") == "4"),
             ACK.but(offset="0", extraInfo=FIRST_RECEIPT + "0"),
             replace(ACK_BATCH, body=_acks(rq="{first[reviveQid]}", pt="{first[popTime]}", it=1500, b="Ag==")),
             CHANGE.but(offset="3", extraInfo=FIRST_RECEIPT + "3", invisibleTime="60000"),

@@ -35,7 +35,8 @@ class Ask:
     body: Any = None
     """bytes as they are; anything else is filled and written as JSON."""
     keep: str = ""
-    until: Callable[[dict[str, Any]], bool] | None = None
+    until: Callable[[dict[str, Any], dict[str, Any]], bool] | None = None
+    """Given the answer, and what placeholders stand for."""
     again: Ask | None = None
     """Asked anew before each repetition, of a server that may have lost it."""
     one_way: bool = False

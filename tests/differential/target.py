@@ -121,7 +121,7 @@ class _Run:
         deadline = time.monotonic() + UNTIL_TIMEOUT_S
         while True:
             answer = await self._ask(ask)
-            if ask.until(answer) or time.monotonic() > deadline:
+            if ask.until(answer, self.names) or time.monotonic() > deadline:
                 return answer
             await asyncio.sleep(UNTIL_PAUSE_S)
             if ask.again is not None:
