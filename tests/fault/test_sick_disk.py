@@ -17,7 +17,9 @@ import pytest
 
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
+from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
 
 from .harness.capabilities import miss, needs
 from .harness.ledger import Ledger
@@ -48,6 +50,7 @@ async def test_a_sync_that_fails_once(tmp_path: Path) -> None:
                 row.violations += [f"good disk: {code}" for code in await send_all(traffic, channel, 50) if code]
                 broker.disk(sync_errno=errno.EIO)
                 codes = await send_all(traffic, channel, 50)
+                row.violations += await not_fenced(channel)
                 acknowledged = traffic.acknowledged
                 for _ in range(5):
                     codes += await send_all(traffic, channel, 20)
@@ -71,6 +74,15 @@ async def test_a_sync_that_fails_once(tmp_path: Path) -> None:
                 channel.close()
                 broker.kill()
                 row.add(refused=codes.count(NOT_AVAILABLE))
+
+
+async def not_fenced(channel: Channel) -> list[str]:
+    """The alarm: who asks right after the first refusal sees it."""
+    began = time.monotonic()
+    table = decode_kv_table((await channel.call(GetBrokerRuntimeInfo())).body)
+    if table["cometmq.store.fenced"] != "1" or table["cometmq.store.state"] != "fenced":
+        return [f"{time.monotonic() - began:.3f} s after the failed sync the store is {table['cometmq.store.state']}"]
+    return []
 
 
 async def test_a_slow_disk(tmp_path: Path) -> None:

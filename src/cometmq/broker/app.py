@@ -37,6 +37,7 @@ from cometmq.broker.handlers.offsets import OffsetHandlers
 from cometmq.broker.handlers.pull import Pull
 from cometmq.broker.handlers.query import QueryHandlers
 from cometmq.broker.handlers.resets import ResetHandlers
+from cometmq.broker.handlers.runtime_info import RuntimeInfo
 from cometmq.broker.handlers.send import Send
 from cometmq.broker.handlers.topics import TopicHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
@@ -54,6 +55,7 @@ from cometmq.broker.saved import Saved
 from cometmq.broker.send_lane import open_lane
 from cometmq.broker.sent_properties import SentProperties
 from cometmq.broker.settings import BrokerSettings, load_settings
+from cometmq.broker.statistics import SAMPLE_EVERY_S
 from cometmq.broker.target_topics import TargetTopics
 from cometmq.broker.topics import Topics
 from cometmq.broker.upkeep import Upkeep
@@ -234,7 +236,7 @@ class Broker:
         place = ReadingPlace(
             config, group, is_slave=core.role.is_slave, checks_offsets=store_config.offset_check_in_slave
         )
-        pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store, place)
+        pull = Pull(config, topics, groups, members, offsets, broadcasts, filters, store, place, core.reads)
         closing.callback(pull.close)
         arrivals.listeners.append(pull.long_polling.arrived)
         routes.add(
@@ -247,6 +249,7 @@ class Broker:
             ResetHandlers(config, topics, groups, members, offsets, store),
             QueryHandlers(store),
             CleaningHandlers(topics, store, upkeep),
+            runtime_info := RuntimeInfo(config, self._clock, store, durability, core.role, core.reads, core.told),
         )
         for install in CAPABILITIES:
             install(core)
@@ -301,6 +304,7 @@ class Broker:
                 Job("forgetting filters", 60.0, filters.clean),
                 Job("writing queues", store_config.flush_interval_consume_queue / 1000, upkeep.write_queues),
                 Job("deleting old files", store_config.clean_resource_interval / 1000, upkeep.delete_expired),
+                Job("counting", SAMPLE_EVERY_S, runtime_info.sample),
                 *core.jobs,
             ]
         )

@@ -12,7 +12,7 @@ Services themselves are given what they use, never the core.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -32,6 +32,7 @@ from cometmq.broker.offsets import Offsets
 from cometmq.broker.replicated import Replicated
 from cometmq.broker.role import Role
 from cometmq.broker.saved import Saved
+from cometmq.broker.statistics import Reads
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.net.name_servers import NameServers
@@ -85,4 +86,6 @@ class Core:
     role: Role = field(default_factory=Role)
     replicated: list[Replicated] = field(default_factory=list)  # what a slave copies from its master
     saved: list[Saved] = field(default_factory=list)  # written every flushConsumerOffsetInterval, and at the end
+    reads: Reads = field(default_factory=Reads)
+    told: list[Callable[[], Mapping[str, str]]] = field(default_factory=list)  # what operators hear of how it fares
     late: list[Callable[[], bool]] = field(default_factory=list)  # whether a service has not done yet what is due

@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from cometmq.broker.acknowledgements import Acknowledgements, ReadyReplies, Receipt
+from cometmq.broker.statistics import WriteTimes
 from cometmq.errors import StoreError, StoreNotWritable
 from cometmq.net.routes import Call
 from cometmq.store.dispatch import Arrival
@@ -82,6 +83,8 @@ class Durability:
         self._last_flush = self._loop.time()
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
         self.last_write_s = 0.0
+        self.write_times = WriteTimes()
+        self.refused = 0  # sends, because the log could not be written
 
     def wait_for_slaves(self, timeout_ms: int) -> None:
         """From now on nothing is safe before `replicated` says so."""
@@ -160,6 +163,11 @@ class Durability:
         self.when_safe(end_offset, settle)
         await done
 
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long the first of those who wait has waited."""
+        return int((self._loop.time() - self.waiters[0][1]) * 1000) if self.waiters else 0
+
     def _end_turn(self) -> None:
         self._alone = self._turn_sends == 1
         self._turn_sends = 0
@@ -178,6 +186,7 @@ class Durability:
         except (StoreError, OSError) as fault:
             self._refuse_all(fault)
         self.last_write_s = self._loop.time() - began
+        self.write_times.add(self.last_write_s)
         unwritten, self._unwritten = self._unwritten, []
         ready, self._ready = self._ready, []
         self._acknowledgements.send_all(unwritten, ready)
@@ -259,6 +268,7 @@ class Durability:
         self._ready.clear()
         self._unwritten.clear()
         self.waiters.clear()
+        self.refused += len(calls)
         refusal = fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault))
         for call in calls:
             call.refuse(refusal)

@@ -16,6 +16,7 @@ from cometmq.client.process_queue import ProcessQueue
 from cometmq.errors import RetryLater
 from cometmq.model.subscription import SubscriptionData
 from cometmq.wire.bodies.heartbeat import CONSUME_PASSIVELY
+from cometmq.wire.codes import VERSION_TEXT
 
 
 class Described(Protocol):
@@ -41,7 +42,7 @@ def running_info(consumer: Described, queues: HeldQueues, name_servers: str) -> 
         "PROP_CONSUMER_START_TIMESTAMP": str(consumer.start_time_ms),
         "PROP_CONSUME_TYPE": CONSUME_PASSIVELY,
         "PROP_NAMESERVER_ADDR": name_servers,
-        "PROP_CLIENT_VERSION": "V5_5_0",
+        "PROP_CLIENT_VERSION": VERSION_TEXT,
         "consumerGroup": consumer.group,
     }
     return {

@@ -95,6 +95,7 @@ class Appender:
         self._store_bits = _STORE_V6 if len(store_host) == 20 else 0
         self.undispatched: deque[Entry]
         self.undispatched = deque()
+        self.refused = 0  # messages
 
     def append(
         self,
@@ -305,6 +306,7 @@ class Appender:
         return self._batches.open(topic, queue_id)
 
     def _refuse(self, body_size: int, properties_size: int) -> NoReturn:
+        self.refused += 1
         if body_size > self._body_size_max:
             raise MessageRefused(
                 f"the body has {body_size} bytes, more than maxMessageSize ({self._body_size_max}): send it smaller"

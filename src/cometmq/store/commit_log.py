@@ -70,6 +70,7 @@ class CommitLog:
         self.fault: str | None = None
         self.refusal: str | None = None  # why no message is taken: the fault, a disk nearly full, or a master has them
         self._stands_by: str | None = None
+        self._nearly_full: str | None = None
 
     # Opening
 
@@ -222,9 +223,9 @@ class CommitLog:
         )
 
     @property
-    def disk_full(self) -> bool:
-        """Whether the last try to make a segment found no room."""
-        return self._disk_full_at_ms is not None
+    def disk_full(self) -> str | None:
+        """Why the disk has no room, as a sentence: the last try to make a segment found none, or it is nearly full."""
+        return self._nearly_full if self._disk_full_at_ms is None else self._disk_full_text()
 
     def prepare_spare(self) -> None:
         """Create the next segment early, off the hot path, once this one is nearly full. Any thread."""
@@ -301,6 +302,7 @@ class CommitLog:
 
     def mark_disk(self, why_full: str | None) -> None:
         """Take no messages while the disk is nearly full; None takes them again."""
+        self._nearly_full = why_full
         self.refusal = self.fault or why_full or self._stands_by
 
     @property

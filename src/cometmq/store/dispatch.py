@@ -88,6 +88,7 @@ class Dispatcher:
         self._batches = batches
         self._index = index
         self.dispatched = 0  # end of the last dispatched record
+        self.count = 0  # messages that came while the store was open
         self.last_physical_offset = 0
         self.last_store_time_ms = 0
         self.unwritten_units = 0
@@ -107,6 +108,7 @@ class Dispatcher:
             self._index.put_messages(entries)
         self.dispatched, _, self.last_physical_offset, *_, self.last_store_time_ms, _, _ = entries[-1]
         self.unwritten_units += count
+        self.count += len(entries)
         arrivals: list[Arrival] = []
         for queue in grown:
             queue.dirty = True

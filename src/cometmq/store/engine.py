@@ -15,7 +15,7 @@ Mirrors: DefaultMessageStore.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from cometmq.clock import Clock, SystemClock
 from cometmq.errors import StoreError
@@ -46,6 +46,13 @@ from cometmq.store.time_search import LOWER, Boundary, TimeSearch
 from cometmq.wire.record import RECORD_SIZE_MIN
 
 NEVER: Final = (1 << 63) - 1  # a time that will not come; who waits for it has another reason to end that
+
+
+class StoreState(NamedTuple):
+    """`name` is for machines, `why` a sentence where something is wrong."""
+
+    name: str
+    why: str = ""
 
 
 class Store:
@@ -246,6 +253,26 @@ class Store:
     def fault(self) -> str | None:
         """Why the store takes no messages, as a sentence."""
         return self._log.refusal
+
+    @property
+    def state(self) -> StoreState:
+        """What the store does now, and why it does less than it could."""
+        log = self._log
+        if log.fault is not None:
+            return StoreState("read-only" if self.damages else "fenced", log.fault)
+        if log.disk_full is not None:
+            return StoreState("disk full", log.disk_full)
+        return StoreState("writable" if self._followed is None else "following")
+
+    @property
+    def put_count(self) -> int:
+        """Messages that came since the store was opened and can be seen."""
+        return self._dispatcher.count
+
+    @property
+    def refused_count(self) -> int:
+        """Messages that were not taken."""
+        return self.appender.refused
 
     # Dispatching and periodic work
 

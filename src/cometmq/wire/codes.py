@@ -12,6 +12,7 @@ FRAME_SIZE_MAX: Final = 16_777_216
 
 # What we announce: the ordinal of V5_5_0 in MQVersion. From V4_9_4 on a client reads strict JSON.
 VERSION: Final = 513
+VERSION_TEXT: Final = "V5_5_0"
 VERSION_STRICT_JSON: Final = 401
 # From V3_4_9 on a consumer may say itself how often a message is tried again.
 VERSION_OWN_MAXIMUM: Final = 121

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from . import any_answer, batches, groups, messages, namesrv, pop, replication, transactions, waiting
+from . import any_answer, batches, groups, messages, namesrv, pop, replication, runtime, transactions, waiting
 from .entry import NOTHING, Difference, Entry
 
 __all__ = ["ENTRIES", "Difference", "Entry", "covering", "differences"]
@@ -26,6 +26,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     *batches.ENTRIES,
     *pop.ENTRIES,
     *replication.ENTRIES,
+    *runtime.ENTRIES,
 )
 
 

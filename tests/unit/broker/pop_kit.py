@@ -29,6 +29,7 @@ from cometmq.broker.pop.retry_messages import RetryMessages
 from cometmq.broker.pop.retry_topic import revive_topic
 from cometmq.broker.pop.revive import Reviver
 from cometmq.broker.pop.revive_log import ReviveLog
+from cometmq.broker.statistics import Reads
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.service import TimerService
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage
@@ -129,7 +130,17 @@ class PopKit:
         checks = Checks(config, self.topics, self.groups)
         self.places = places = Places(config, self.offsets, buffer, self.order_infos, store)
         self.popping = Popping(
-            config, checks, self.topics, self.offsets, places, buffer, self.inflight, self.order_infos, store, clock
+            config,
+            checks,
+            self.topics,
+            self.offsets,
+            places,
+            buffer,
+            self.inflight,
+            self.order_infos,
+            store,
+            clock,
+            Reads(),
         )
         looking = Looking(
             config, checks, self.topics, places, self.order_infos, store, clock, self.popping.long_polling

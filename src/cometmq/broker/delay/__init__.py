@@ -18,6 +18,7 @@ from cometmq.broker.delivered_marks import strip_mark
 from cometmq.broker.housekeeping import Job
 from cometmq.broker.replicated import Replicated
 from cometmq.model import properties
+from cometmq.model.names import SCHEDULE_TOPIC
 from cometmq.store.delivery_time import delay_levels_ms
 from cometmq.wire.requests.delay import GetAllDelayOffset
 
@@ -41,6 +42,12 @@ def install(core: Core) -> None:
     core.routes.add(DelayHandlers(progress))
     core.replicated.append(Replicated("delay offsets", GetAllDelayOffset(), progress.follow))
     core.taken_back.append(Replicated("delay offsets", GetAllDelayOffset(), progress.take_back))
+
+    def told() -> dict[str, str]:
+        ends = {level: core.store.max_offset(SCHEDULE_TOPIC, level - 1) for level in progress.current}
+        return {f"scheduleMessageOffset_{level}": f"{progress.current[level]},{end}" for level, end in ends.items()}
+
+    core.told.append(told)
     progress.keeps_ahead = core.config.enable_slave_acting_master
     escape = DelayEscape(len(delays_ms), core.store, core.reader, progress, core.bridge, core.clock)
     core.duties.add("delay levels", escape.run)

@@ -24,6 +24,7 @@ from cometmq.broker.groups import SYSTEM_GROUPS, Groups
 from cometmq.broker.long_polling import LongPolling, ParkedPull
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
+from cometmq.broker.statistics import Reads
 from cometmq.broker.topics import Topics
 from cometmq.errors import RequestRefused
 from cometmq.filter import tags
@@ -101,6 +102,7 @@ class Pull:
         filters: Filters,
         store: Store,
         place: ReadingPlace,
+        reads: Reads,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -111,6 +113,7 @@ class Pull:
         self._filters = filters
         self._store = store
         self._place = place
+        self._reads = reads
         self._readers = ThreadPoolExecutor(COLD_READERS, "cometmq-cold-read")
         self._cold_search = ColdSearch(store, self._readers)
         self.long_polling = LongPolling(self._wake)
@@ -168,6 +171,7 @@ class Pull:
         frame = quick.framed(head, units)
         if frame is None:
             return False
+        self._reads.note(next_offset - request.queue_offset)
         self._commit(request, next_offset, may_park=may_park)
         call.reply_frame(frame)
         return True
@@ -183,6 +187,7 @@ class Pull:
     ) -> None:
         """Commit what the pull commits, then answer it or let it wait."""
         request = context.request
+        self._reads.note(len(result.ranges))
         code = _CODES[result.status]
         if result.status in _NOTHING_STORED and request.queue_offset != 0:
             code = _OFFSET_MOVED

@@ -57,7 +57,18 @@ def install(core: Core) -> None:
     places = Places(config, core.offsets, buffer, order_infos, store)
     readers = ThreadPoolExecutor(COLD_READERS, "cometmq-pop-read")
     popping = Popping(
-        config, checks, core.topics, core.offsets, places, buffer, inflight, order_infos, store, clock, readers
+        config,
+        checks,
+        core.topics,
+        core.offsets,
+        places,
+        buffer,
+        inflight,
+        order_infos,
+        store,
+        clock,
+        core.reads,
+        readers,
     )
     pops = popping.long_polling
     looking = Looking(config, checks, core.topics, places, order_infos, store, clock, pops, readers)

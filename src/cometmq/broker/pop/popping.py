@@ -27,6 +27,7 @@ from cometmq.broker.pop.long_polling import Parked, Polling, PopLongPolling
 from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.retry_topic import ORDER_REVIVE_QUEUE, pop_retry_topic
 from cometmq.broker.pop.warming import Warm, Warming
+from cometmq.broker.statistics import Reads
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import RequestRefused
@@ -67,6 +68,7 @@ class Popping:
         order_infos: OrderInfos,
         store: Store,
         clock: Clock,
+        reads: Reads,
         readers: Executor | None = None,
     ) -> None:
         self._config = config
@@ -79,6 +81,7 @@ class Popping:
         self._order_infos = order_infos
         self._store = store
         self._clock = clock
+        self._reads = reads
         self._answers = PopAnswers(config, store, readers)
         self._warming = Warming(store, readers)
         self._pops = 0
@@ -238,7 +241,9 @@ class Popping:
             matches = self._warming.within(pop.warm, (topic, queue_id), offset, matches)
             if matches is None:
                 return None
-        return self._store.read(topic, queue_id, offset, room, None, matches)
+        found = self._store.read(topic, queue_id, offset, room, None, matches)
+        self._reads.note(len(found.ranges))
+        return found
 
     def _hand_out(self, pop: Pop, topic: str, queue_id: int, offset: int, found: ReadResult, *, is_retry: bool) -> None:
         request = pop.request

@@ -54,6 +54,7 @@ def install(core: Core) -> None:
     core.messages.add_stage(stage, *TIME_KEYS)
     recall = RecallHandlers(config, store_config, core.topics, core.messages, core.durability, core.clock)
     core.routes.add(recall, TimerHandlers(service, metrics))
+    core.told.append(lambda: _told(service, metrics))
 
 
 def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
@@ -90,3 +91,15 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
         core.jobs.append(Job("saving the master's timer progress", _SAVE_MASTERS_EVERY_S, save))
         core.closing.push_async_callback(save)
     return service, metrics
+
+
+def _told(service: TimerService | None, metrics: TimerMetrics | None) -> dict[str, str]:
+    """What operators hear; the rates are not counted."""
+    read_behind_s, offset_behind = (0, 0) if service is None else service.behind()
+    return {
+        "timerReadBehind": str(read_behind_s),
+        "timerOffsetBehind": str(offset_behind),
+        "timerCongestNum": str(0 if metrics is None else metrics.total),
+        "timerEnqueueTps": "0.0",
+        "timerDequeueTps": "0.0",
+    }

@@ -56,6 +56,11 @@ class TimerMetrics(Saved):
         self.data_version.advance(now_ms)
         self.mark()
 
+    @property
+    def total(self) -> int:
+        """Of all topics."""
+        return sum(count for count, _ in self._counts.values())
+
     def to_json(self) -> dict[str, Any]:
         return {
             "dataVersion": self.data_version.to_json(),

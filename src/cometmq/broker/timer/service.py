@@ -236,6 +236,11 @@ class TimerService:
         before_ms = self._clock.now_ms() - self._slots.precision_ms
         return (self._enqueue.until_ms < before_ms and self._enqueue.behind) or self._slots.is_late()
 
+    def behind(self) -> tuple[int, int]:
+        """Seconds since the oldest slot that is not delivered was due, and messages that are not on the wheel yet."""
+        late_ms = max(self._clock.now_ms() - self.progress.read_time_ms, 0)
+        return late_ms // 1000, self._enqueue.max_offset - self._enqueue.queue_offset
+
     def waiting_at(self, slot_ms: int) -> int:
         """How many messages wait in a slot."""
         return self._files.number_at(slot_ms)

@@ -1,4 +1,4 @@
-"""Topics and groups: create, look up, list, delete.
+"""Topics and groups: create, look up, list, delete; and how a broker fares.
 
 Mirrors: CreateTopicRequestHeader, DeleteTopicRequestHeader, GetAllTopicConfigRequestHeader and their kin.
 """
@@ -26,6 +26,11 @@ class CreateTopic(Header):
 @request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
 class CreateTopicList(Header):
     """The body lists topic configurations."""
+
+
+@request(RequestCode.GET_BROKER_RUNTIME_INFO)
+class GetBrokerRuntimeInfo(Header):
+    """The answer's body is a table of names and texts."""
 
 
 @request(RequestCode.DELETE_TOPIC_IN_BROKER)
