@@ -1,0 +1,137 @@
+"""Row 11 with a slave: master and slave are stopped for a while by turns, under load.
+
+Nothing that was acknowledged is lost, at the master and at the slave; afterwards the slave catches up by itself. Under
+SYNC_MASTER the master is killed at the end, and the slave alone must have everything that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests.original import CometBroker, CometNamesrv
+
+from cometmq.net.pool import connect
+from cometmq.wire.bodies.kv import decode_kv_table
+from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
+
+from .harness.ledger import Ledger
+from .harness.rows import Row, share
+from .harness.traffic import TIMEOUT_MS, Traffic, read_queue
+
+pytestmark = pytest.mark.timeout(240)
+
+DEADLINE_S = 120
+CONF = {
+    "mappedFileSizeCommitLog": 4 << 20,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 1_000,
+    "slaveReadEnable": True,
+    "registerNameServerPeriod": 1_000,
+    "haSendHeartbeatInterval": 1_000,
+}
+ROLES: dict[str, dict[str, object]] = {
+    "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 500},
+    "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
+}
+
+
+@pytest.mark.parametrize(("role", "trimmed", "full"), [("SYNC_MASTER", 2, 100), ("ASYNC_MASTER", 2, 100)])
+async def test_pauses_of_master_and_slave(tmp_path: Path, role: str, trimmed: int, full: int) -> None:
+    longest_s = 1.5 if share() is None else 60
+    with ExitStack() as running, Row(11, f"master and slave paused, {role}", trimmed=trimmed, full=full) as row:
+        master, slave = start_pair(tmp_path, running, ROLES[role])
+        traffic = Traffic(Ledger(tmp_path / "ledger.jsonl"))
+        for number in row.each():
+            paused = (slave, master)[number % 2]
+            async with traffic.flowing(master.addr):
+                await grows(traffic)
+                await asyncio.sleep(row.chance.uniform(0, 0.5))
+                os.kill(paused.pid, signal.SIGSTOP)
+                await asyncio.sleep(row.chance.uniform(1, longest_s))
+                os.kill(paused.pid, signal.SIGCONT)
+                await grows(traffic)
+            row.violations += [f"pause {number}, master: {fault}" for fault in await traffic.check(master.addr)]
+            await caught_up(master, slave)
+            row.violations += [f"pause {number}, slave: {fault}" for fault in await traffic.check(slave.addr)]
+        if role == "SYNC_MASTER":
+            async with traffic.flowing(master.addr):
+                await grows(traffic)
+                master.kill()
+            row.violations += [f"the slave alone: {fault}" for fault in await lost_at(slave, traffic)]
+        slave.kill()
+        master.kill()
+        row.violations += unequal(master, slave)
+        traffic.ledger.close()
+        row.add(sent=traffic.sent, acknowledged=traffic.acknowledged, **counted(traffic))
+
+
+def start_pair(folder: Path, running: ExitStack, conf: dict[str, object]) -> tuple[CometBroker, CometBroker]:
+    namesrv = CometNamesrv(folder / "namesrv")
+    running.callback(namesrv.kill)
+    namesrv.start()
+    roles = {"master": conf, "slave": {"brokerRole": "SLAVE", "brokerId": 1}}
+    master, slave = (
+        CometBroker(folder / name, [namesrv.addr], flush="SYNC_FLUSH", conf={**CONF, **keys}, name="broker-a")
+        for name, keys in roles.items()
+    )
+    for broker in (master, slave):
+        running.callback(broker.kill)
+        broker.start()
+    return master, slave
+
+
+async def grows(traffic: Traffic) -> None:
+    """Something more is acknowledged: for a master that waits for its slave, when that has it, too."""
+    before = traffic.acknowledged
+    async with asyncio.timeout(DEADLINE_S):
+        while traffic.acknowledged == before:  # noqa: ASYNC110 (another process has no event)
+            await asyncio.sleep(0.01)
+
+
+async def progress(broker: CometBroker) -> tuple[int, bool]:
+    """Where the log of a broker ends, and whether all of it can be seen."""
+    channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
+    try:
+        table = decode_kv_table((await channel.call(GetBrokerRuntimeInfo(), timeout_ms=TIMEOUT_MS)).body)
+    finally:
+        channel.close()
+    seen = table["remainHowManyDataToFlush"] == "0 B" and table["dispatchBehindBytes"] == "0"
+    return int(table["commitLogMaxOffset"]), seen
+
+
+async def caught_up(master: CometBroker, slave: CometBroker) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while await progress(slave) != ((await progress(master))[0], True):
+            await asyncio.sleep(0.02)
+
+
+async def lost_at(slave: CometBroker, traffic: Traffic) -> list[str]:
+    """What was acknowledged and is not at the slave; others may be missing there."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not (await progress(slave))[1]:  # it has them, and shows them in a moment
+            await asyncio.sleep(0.02)
+    channel = await connect(slave.addr, timeout_ms=TIMEOUT_MS)
+    try:
+        found = {queue: await read_queue(channel, queue, 0) for queue in traffic.queues}
+    finally:
+        channel.close()
+    return [fault for fault in traffic.ledger.check(found) if not fault.startswith("I5")]
+
+
+def unequal(master: CometBroker, slave: CometBroker) -> list[str]:
+    """Files of the slave's log that are not a beginning of the master's, up to where they hold anything."""
+    faults: list[str] = []
+    for path in sorted((slave.store / "commitlog").iterdir()):
+        ours = path.read_bytes().rstrip(b"\0")
+        if ours != (master.store / "commitlog" / path.name).read_bytes()[: len(ours)]:
+            faults.append(f"{path.name} of the slave is not the beginning of the master's")
+    return faults
+
+
+def counted(traffic: Traffic) -> dict[str, int]:
+    return {f"status_{code}": count for code, count in sorted(traffic.statuses.items()) if code}
