@@ -5,8 +5,6 @@ Mirrors: BrokerFastFailure, SendMessageProcessor.rejectRequest.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.role import SLAVE
@@ -22,7 +20,6 @@ class Admission:
         self._waiting_max = config.send_thread_pool_queue_capacity
         self._busy_s = config.os_page_cache_busy_time_out_mills / 1000
         self._enabled = config.broker_fast_failure_enable
-        self.too_few_replicas: Callable[[], bool] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -30,7 +27,6 @@ class Admission:
         return not (
             self._is_slave
             or len(self._durability.waiters) >= self._waiting_max
-            or (self.too_few_replicas is not None and self.too_few_replicas())
             or (self._enabled and self._durability.last_write_s > self._busy_s)
         )
 
@@ -45,8 +41,6 @@ class Admission:
                 "[OVERLOAD]system busy, start flow control for a while: "
                 f"{len(durability.waiters)} sends wait for the disk",
             )
-        if self.too_few_replicas is not None and self.too_few_replicas():
-            raise RequestRefused("SYSTEM_ERROR", "in-sync replicas not enough")
         if self._enabled and durability.last_write_s > self._busy_s:
             durability.last_write_s = 0.0  # the next send tries again
             raise RequestRefused("SYSTEM_BUSY", "[PC_SYNCHRONIZED]broker busy, start flow control for a while")

@@ -259,7 +259,6 @@ class Broker:
             acting.stand_by(core, slave, pull.long_polling.wake_all)
         else:
             master = ha.install_master(core, self.settings.ha)
-            admission.too_few_replicas = master.too_few_replicas
         closing.push_async_callback(routes.close)
         self.codes = routes.codes
 

@@ -92,6 +92,8 @@ class BatchIntake:
         call: Call,
     ) -> None:
         topic, queue_id, _, sys_flag, reconsume_times = destination
+        if waiting := waits(outer):
+            self._durability.check_replicas()
         try:
             check_marks(sys_flag, outer)
             offsets, queue_offset, end = self._store.append_batch(
@@ -107,7 +109,7 @@ class BatchIntake:
             raise illegal(refused, self._store) from None
         ids = (f"{self._id_prefix}%016X," * len(offsets))[:-1] % tuple(offsets)
         receipt = Receipt(ids, queue_id, queue_offset, outer.get(properties.UNIQ_KEY))
-        self._durability.answer_when_safe(end, call, receipt, sync=waits(outer))
+        self._durability.answer_when_safe(end, call, receipt, sync=waiting)
 
     def take_whole(
         self, destination: Destination, born_time_ms: int, found: dict[str, str], count: int, call: Call
@@ -119,6 +121,8 @@ class BatchIntake:
         wrapped = sys_flag & WRAPPED_HERE == WRAPPED_HERE
         if not call.command.body:
             raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
+        if waiting := waits(found):
+            self._durability.check_replicas()
         try:
             check_not_delayed(found)
             at, size, queue_offset, _ = self._store.append_inner_batch(
@@ -142,4 +146,4 @@ class BatchIntake:
         if wrapped:
             receipt = BatchReceipt(message_id, queue_id, queue_offset, None)
             receipt.uniq_key = uniq_key
-        self._durability.answer_when_safe(at + size, call, receipt, sync=waits(found))
+        self._durability.answer_when_safe(at + size, call, receipt, sync=waiting)

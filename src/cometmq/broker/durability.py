@@ -27,7 +27,7 @@ from typing import Final
 
 from cometmq.broker.acknowledgements import Acknowledgements, ReadyReplies, Receipt
 from cometmq.broker.statistics import WriteTimes
-from cometmq.errors import StoreError, StoreNotWritable
+from cometmq.errors import RequestRefused, StoreError, StoreNotWritable
 from cometmq.net.routes import Call
 from cometmq.store.dispatch import Arrival
 from cometmq.store.engine import Store
@@ -74,6 +74,7 @@ class Durability:
         self.on_confirmed: list[Callable[[], None]] = []  # told when more of the log may be seen
         self._replicated: int | None = None  # None: no slave is waited for
         self._slave_timeout_s = 0.0
+        self.too_few_replicas: Callable[[], bool] | None = None  # whether who waits for slaves is refused; None: never
         self._thread = ThreadPoolExecutor(1, "cometmq-flush")
         self._turn_sends = 0  # since the loop came round; the first one asks for the end of the turn
         self._alone = True  # the turn before had no second one
@@ -103,6 +104,11 @@ class Durability:
             self._give_up_waiting(float("inf"), only_kept=True)
             self._replicated = None
             self._advance()
+
+    def check_replicas(self) -> None:
+        """Raise if a message that is to be waited for must not be stored now. `WAIT=false` is not asked about."""
+        if self.too_few_replicas is not None and self.too_few_replicas():
+            raise RequestRefused("SYSTEM_ERROR", "in-sync replicas not enough")
 
     def answer_when_safe(self, end_offset: int, call: Call, receipt: Receipt, *, sync: bool = True) -> None:
         """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""

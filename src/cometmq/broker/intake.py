@@ -73,6 +73,8 @@ class Intake:
             if not found.keys().isdisjoint(self._special_keys):
                 self.take_special(destination, born_time_ms, found, call)
                 return
+        if waiting:
+            self._durability.check_replicas()
         try:
             at, size, queue_offset, _ = self._store.append(
                 topic,
@@ -123,6 +125,8 @@ class Intake:
             reconsume_times,
         )
         uniq_key, waiting = found[properties.UNIQ_KEY], waits(found)  # a stage may take them away
+        if waiting:
+            self._durability.check_replicas()
         try:
             at, size, queue_offset, _ = self._messages.put(message, from_producer=True)
         except MessageRefused as refused:

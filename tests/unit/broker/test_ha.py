@@ -19,6 +19,7 @@ from cometmq.clock import SystemClock
 from cometmq.errors import PeerRefused, ProtocolError
 from cometmq.store.fs import OsFs
 from cometmq.wire import fastjson
+from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.requests.admin import CreateGroup, CreateTopic, GetAllGroupConfig, GetAllTopicConfig
 from cometmq.wire.requests.consume import QueryConsumerOffset, UpdateConsumerOffset
@@ -192,6 +193,49 @@ async def test_too_few_in_sync_refuse_and_auto_lowers_the_need(tmp_path: Path) -
         await slave.stop()
         await second.stop()
         assert (await channel.exchange(message().command(b"nobody"), timeout_ms=20_000)).code == 1
+
+
+async def test_too_few_in_sync_refuse_only_who_waits_and_a_slave_that_comes_back_ends_it(tmp_path: Path) -> None:
+    """Batches and messages for later, too; what does not wait (`WAIT=false`) is stored, as in the original."""
+    not_waiting = "WAIT\x01false\x02"
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0, **{**TWO, "minInSyncReplicas": "2", "slaveTimeout": "60000"})
+        channel = await brokers.channel(master)
+
+        async def codes(more: str = "") -> set[int]:
+            asked = [
+                message(properties=f"TAGS\x01a\x02{more}").command(b"plain"),
+                message(properties=f"DELAY\x011\x02{more}").command(b"later"),
+                message(batch=True, properties=f"TAGS\x01a\x02{more}").command(encode_batch([(0, b"of a batch", b"")])),
+            ]
+            answers = [await channel.exchange(one, timeout_ms=60_000) for one in asked]
+            return {answer.code for answer in answers}
+
+        assert await codes() == {ResponseCode.SYSTEM_ERROR}
+        assert (await brokers.status(master))["masterCommitLogMaxOffset"] == 0
+        assert await codes(not_waiting) == {ResponseCode.SUCCESS}
+        slave = await brokers.start(1)
+        await brokers.caught_up(master)
+        assert await codes() == {ResponseCode.SUCCESS}
+        await slave.stop()
+        await brokers.caught_up(master, 0)
+        assert await codes() == {ResponseCode.SYSTEM_ERROR}
+        await brokers.start(1)
+        await brokers.caught_up(master)
+        assert await codes() == {ResponseCode.SUCCESS}
+
+
+def test_with_acting_slaves_as_many_must_be_in_sync_as_are_needed() -> None:
+    strict = Replicas(HaConfig(in_sync_replicas=3, min_in_sync_replicas=1), acting=True)
+    auto = Replicas(
+        HaConfig(in_sync_replicas=3, min_in_sync_replicas=2, enable_auto_in_sync_replicas=True), acting=True
+    )
+    for replicas, wanted in ((strict, 3), (auto, 2)):
+        assert replicas.least == wanted
+        for number in range(1, wanted):
+            assert replicas.too_few(100), f"{number} of {wanted}"
+            replicas.join(f"10.0.0.{number}").acknowledged = 100
+        assert not replicas.too_few(100)
 
 
 async def test_a_slave_refuses_what_only_a_master_does(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ NEW_TOPICS_MAX: Final = 100_000  # then they come with the others, every few sec
 def install_master(core: Core, config: HaConfig) -> MasterSide:
     """Serve slaves; the caller says where to listen."""
     waits = core.role.name == SYNC_MASTER and config.in_sync_replicas > 1
-    master = MasterSide(config, core.store, core.durability, waits=waits)
+    master = MasterSide(config, core.store, core.durability, waits=waits, acting=core.config.enable_slave_acting_master)
     core.closing.push_async_callback(master.close)
     core.routes.add(HaHandlers(core.store, master, None))
     return master

@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -175,10 +174,12 @@ class Link:
 class MasterSide:
     """Serves the HA port."""
 
-    def __init__(self, config: HaConfig, store: Store, durability: Durability, *, waits: bool) -> None:
+    def __init__(
+        self, config: HaConfig, store: Store, durability: Durability, *, waits: bool, acting: bool = False
+    ) -> None:
         self.config = config
         self.store = store
-        self.replicas = Replicas(config)
+        self.replicas = Replicas(config, acting=acting)
         self.thread = ThreadPoolExecutor(1, "cometmq-ha-read")
         self.links: set[Link] = set()
         self._durability = durability
@@ -189,18 +190,13 @@ class MasterSide:
         self._tick_handle: asyncio.TimerHandle | None = None
         if waits:
             durability.wait_for_slaves(config.slave_timeout)
+            if self.replicas.least > 1:
+                durability.too_few_replicas = lambda: self.replicas.too_few(store.written_offset)
         durability.on_confirmed.append(self._push_all)
 
     async def listen(self, sock: socket.socket) -> None:
         self._server = await listen(sock, self._accept)
         self._tick()
-
-    @property
-    def too_few_replicas(self) -> Callable[[], bool] | None:
-        """Says whether messages must be refused, as not enough brokers would have them; None if it never does."""
-        if not self._waits or self.config.min_in_sync_replicas <= 1:
-            return None
-        return lambda: self.replicas.too_few(self.store.written_offset)
 
     def statuses(self) -> list[SlaveStatus]:
         """Every slave, for those who ask."""

@@ -4,7 +4,8 @@
     in_sync        brokers, this one counted, that are at most `haMaxGapNotInSync` behind
     needed         inSyncReplicas; with enableAutoInSyncReplicas as many of them as are in sync, but never fewer than
                    minInSyncReplicas
-    too_few        fewer than minInSyncReplicas are in sync: messages are refused before they are stored
+    least          brokers that must be in sync, or messages are refused before they are stored: minInSyncReplicas. With
+                   enableSlaveActingMaster as many as are needed, as in the original
 
 A slave counts once, however many connections it has. One that says who it is (CometMQ's does) takes the place of its
 older connection. Java's does not: when another connection comes from its address, it counts again only when it
@@ -44,8 +45,10 @@ class Replica:
 class Replicas:
     """The slaves of this master."""
 
-    def __init__(self, config: HaConfig) -> None:
+    def __init__(self, config: HaConfig, *, acting: bool = False) -> None:
         self._config = config
+        strict = acting and not config.enable_auto_in_sync_replicas
+        self.least = config.in_sync_replicas if strict else config.min_in_sync_replicas
         self._replicas: list[Replica] = []
 
     def __len__(self) -> int:
@@ -78,8 +81,7 @@ class Replicas:
         return 1 + len(near)
 
     def too_few(self, end: int) -> bool:
-        least = self._config.min_in_sync_replicas
-        return least > 1 and self.in_sync(end) < least
+        return self.in_sync(end) < self.least
 
     def needed(self, end: int) -> int:
         """How many brokers must have a message before it is acknowledged."""
