@@ -6,6 +6,7 @@ Mirrors: ConsumeQueue.recover, truncateDirtyLogicFiles, and those of BatchConsum
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from cometmq.store.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue
@@ -20,11 +21,22 @@ SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit afte
 RecordHead = Callable[[int], "tuple[int, int, int] | None"]
 
 
-def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> bool:
-    """Load what the files hold; after a kill, zero what stands behind. Says whether that was more than nothing."""
+class Files(Enum):
+    """What the files of a queue are like. They come with their first unit and go with their last, so one that has none
+    is damaged, or its creator died; where there are none, the queue is new or was deleted."""
+
+    NONE = auto()
+    WHOLE = auto()
+    SPOILT = auto()  # something stands behind the end, or the last file is empty
+    EMPTY = auto()  # no unit at all
+
+
+def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> Files:
+    """Load what the files hold; after a kill, zero what stands behind. Empty files stay, until the queue is rebuilt:
+    nothing else tells it from a deleted one."""
     starts = table.starts(queue)
     if not starts:
-        return False
+        return Files.NONE
     first = starts[-1]
     while first - queue.file_units in starts:
         first -= queue.file_units
@@ -42,16 +54,17 @@ def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> bool:
             if count < queue.file_units:
                 break
     queue.load(first, end)
-    spoilt = any(table.file_units(queue, end, 1))
+    if end == first:
+        return Files.EMPTY
+    spoilt = end <= starts[-1] or any(table.file_units(queue, end, 1))
     if not clean:
         table.cut(queue, end)
-    if queue.max_offset > queue.first_offset:
-        if table.units(queue, queue.max_offset - 1, 1) == BLANK_UNIT:
-            queue.max_physical = -1
-        else:
-            physical_offset, size = last_place(table, queue)
-            queue.max_physical = physical_offset + size
-    return spoilt
+    if table.units(queue, queue.max_offset - 1, 1) == BLANK_UNIT:
+        queue.max_physical = -1
+    else:
+        physical_offset, size = last_place(table, queue)
+        queue.max_physical = physical_offset + size
+    return Files.SPOILT if spoilt else Files.WHOLE
 
 
 def doubt_end(table: QueueTable, queue: ConsumeQueue, record_head: RecordHead) -> bool:

@@ -9,7 +9,8 @@ point there are cut. But if a record behind it is known to be synced (`damage.py
 then nothing of it is touched, the walk goes on behind the damage, and the store opens for reading only.
 
 Without the folder of the queues all are rebuilt from the first segment. A queue whose last unit does not fit the
-record it names is replayed from the last unit that does.
+record it names, or whose last file holds none, is replayed from the last unit that does fit; one whose files hold none
+at all, from the first segment, unless it was made just before a kill.
 
 Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally.
 """
@@ -28,10 +29,11 @@ from cometmq.store.damage import Damage, next_synced
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
-from cometmq.store.queue_recovery import cut_behind, doubt_end, find_end, last_place
+from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.replay import Replay
 
+_PREPARED: Final = 0x4  # takes no place in its queue
 INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
 
 Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
@@ -80,12 +82,16 @@ class Recovery:
     def run(self, *, clean: bool) -> None:
         log = self._log
         doubted: set[ConsumeQueue] = set()
+        empty: set[ConsumeQueue] = set()
         for table, queue in self._queues():
-            if find_end(table, queue, clean=clean):
+            files = find_end(table, queue, clean=clean)
+            if files is Files.SPOILT:
                 doubted.add(queue)
+            elif files is Files.EMPTY:
+                empty.add(queue)
             if not clean and queue.max_physical > self._checkpoint.logics_physical_offset:
                 table.doubt_from(queue, self._checkpoint.logics_physical_offset)
-            if queue.max_offset > queue.first_offset or queue in doubted:
+            if files is not Files.NONE:
                 self._on_disk.add((queue.topic, queue.queue_id))
         if not log.segments:
             for table, queue in self._queues():
@@ -96,6 +102,8 @@ class Recovery:
             return
         doubted |= {queue for table, queue in self._queues() if doubt_end(table, queue, log.record_head)}
         self._batches.count_messages()
+        if empty and (clean or not self._begin_behind(self._start_after_kill(), empty)):
+            doubted |= empty
         start = self._start_clean() if clean and not doubted else self._start_after_kill()
         for queue in doubted:
             start = min(start, log.segment_start(max(queue.max_physical, log.min_offset)))
@@ -103,7 +111,7 @@ class Recovery:
             start = min(start, sorted(log.segments)[-INDEX_SEGMENTS_MAX:][0])
         end = self._walk(start)
         for table, queue in self._queues():
-            if queue.max_physical > end or queue in doubted:
+            if queue.max_physical > end or queue in doubted or queue in empty:
                 cut_behind(table, queue, end)
             table.correct_min_offset(queue, log.min_offset)
             queue.next_offset = queue.max_offset
@@ -150,6 +158,21 @@ class Recovery:
             if whole and (self._index is None or store_time_ms <= checkpoint.index_ms):
                 return start
         return log.min_offset
+
+    def _begin_behind(self, at: int, queues: set[ConsumeQueue]) -> bool:
+        """Whether the first message of each of these queues stands behind `at`: they were made just before a kill."""
+        wanted = {(queue.topic.encode(), queue.queue_id) for queue in queues}
+        while wanted and (segment := self._log.segment_of(at)) is not None:
+            walk = Walk(self._log.view_of(segment.start), segment.start, at - segment.start, check_crc=False)
+            for _, _, queue_id, queue_offset, sys_flag, _, topic, _ in walk:
+                if (topic, queue_id) in wanted and not sys_flag & _PREPARED:
+                    if queue_offset:
+                        return False
+                    wanted.discard((topic, queue_id))
+            if walk.end is WalkEnd.NO_RECORD:
+                break
+            at = segment.end
+        return not wanted
 
     def _first_record(self, offset: int) -> FoundTuple | None:
         segment = self._log.segment_of(offset) if offset >= 0 else None
