@@ -13,27 +13,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.original import CometBroker, CometNamesrv
+from tests.original import CometBroker
 
 from cometmq.net.pool import connect
-from cometmq.wire.bodies.kv import decode_kv_table
-from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
 
 from .harness.ledger import Ledger
+from .harness.pair import DEADLINE_S, caught_up, progress, start_pair
 from .harness.rows import Row, share
 from .harness.traffic import TIMEOUT_MS, Traffic, read_queue
 
 pytestmark = pytest.mark.timeout(240)
 
-DEADLINE_S = 120
-CONF = {
-    "mappedFileSizeCommitLog": 4 << 20,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 1_000,
-    "slaveReadEnable": True,
-    "registerNameServerPeriod": 1_000,
-    "haSendHeartbeatInterval": 1_000,
-}
 ROLES: dict[str, dict[str, object]] = {
     "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 500},
     "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
@@ -70,44 +60,12 @@ async def test_pauses_of_master_and_slave(tmp_path: Path, role: str, trimmed: in
         row.add(sent=traffic.sent, acknowledged=traffic.acknowledged, **counted(traffic))
 
 
-def start_pair(folder: Path, running: ExitStack, conf: dict[str, object]) -> tuple[CometBroker, CometBroker]:
-    namesrv = CometNamesrv(folder / "namesrv")
-    running.callback(namesrv.kill)
-    namesrv.start()
-    roles = {"master": conf, "slave": {"brokerRole": "SLAVE", "brokerId": 1}}
-    master, slave = (
-        CometBroker(folder / name, [namesrv.addr], flush="SYNC_FLUSH", conf={**CONF, **keys}, name="broker-a")
-        for name, keys in roles.items()
-    )
-    for broker in (master, slave):
-        running.callback(broker.kill)
-        broker.start()
-    return master, slave
-
-
 async def grows(traffic: Traffic) -> None:
     """Something more is acknowledged: for a master that waits for its slave, when that has it, too."""
     before = traffic.acknowledged
     async with asyncio.timeout(DEADLINE_S):
         while traffic.acknowledged == before:  # noqa: ASYNC110 (another process has no event)
             await asyncio.sleep(0.01)
-
-
-async def progress(broker: CometBroker) -> tuple[int, bool]:
-    """Where the log of a broker ends, and whether all of it can be seen."""
-    channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
-    try:
-        table = decode_kv_table((await channel.call(GetBrokerRuntimeInfo(), timeout_ms=TIMEOUT_MS)).body)
-    finally:
-        channel.close()
-    seen = table["remainHowManyDataToFlush"] == "0 B" and table["dispatchBehindBytes"] == "0"
-    return int(table["commitLogMaxOffset"]), seen
-
-
-async def caught_up(master: CometBroker, slave: CometBroker) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while await progress(slave) != ((await progress(master))[0], True):
-            pass
 
 
 async def lost_at(slave: CometBroker, traffic: Traffic) -> list[str]:

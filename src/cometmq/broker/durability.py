@@ -233,6 +233,10 @@ class Durability:
             safe.append(waiting.popleft()[2:])
         self._acknowledgements.send_all(safe)
 
+    def dispatch_soon(self) -> None:
+        """What dispatch waited for has come."""
+        self._loop.call_soon(self._dispatch)
+
     def _dispatch(self) -> None:
         """A callback of its own: uvloop sends what was written when a callback ends, so the answers leave first."""
         arrivals = self._store.dispatch(DISPATCH_MAX)

@@ -111,10 +111,10 @@ class Topics(Saved):
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(self._topics.values())
 
-    def is_batch(self, name: str) -> bool:
-        """Whether the topic's queues are of batches; any thread may ask while the store opens."""
+    def is_batch(self, name: str) -> bool | None:
+        """Whether the topic's queues are of batches, if it is known; any thread may ask while the store opens."""
         topic = self._topics.get(name)
-        return topic is not None and topic.is_batch
+        return None if topic is None else topic.is_batch
 
     def is_system(self, name: str) -> bool:
         """Whether the name belongs to the system: by rule, or because this broker is called so."""

@@ -69,7 +69,7 @@ class BatchQueues:
     """The batch queues by (topic, queue id), beside the plain ones."""
 
     def __init__(
-        self, fs: FileSystem, config: StoreConfig, plain: QueueTable, is_batch_topic: Callable[[str], bool]
+        self, fs: FileSystem, config: StoreConfig, plain: QueueTable, is_batch_topic: Callable[[str], bool | None]
     ) -> None:
         self._fs = fs
         self._plain = plain
@@ -96,13 +96,14 @@ class BatchQueues:
             self.table.load()
             self.queues = {key: BatchQueue(units) for key, units in self.table.queues.items()}
 
-    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, of the kind that it has or, if it is new, that its topic asks for."""
+    def open(self, topic: str, queue_id: int, *, for_batch: bool = False) -> ConsumeQueue:
+        """The queue, of the kind that it has or, if it is new, that its topic asks for, or else the message."""
         key = topic, queue_id
         queue = self._plain.queues.get(key) or self.queues.get(key)
         if queue is not None:
             return queue
-        if not self._is_batch_topic(topic):
+        is_batch = self._is_batch_topic(topic)
+        if not (for_batch if is_batch is None else is_batch):
             return self._plain.open(topic, queue_id)
         self.queues[key] = made = BatchQueue(self.table.open(topic, queue_id))
         return made

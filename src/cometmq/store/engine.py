@@ -64,7 +64,7 @@ class Store:
         store_host: bytes,
         fs: FileSystem,
         clock: Clock,
-        is_batch_topic: Callable[[str], bool],
+        is_batch_topic: Callable[[str], bool | None],
     ) -> None:
         self.config = config
         self.store_host = store_host
@@ -128,7 +128,7 @@ class Store:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
-        is_batch_topic: Callable[[str], bool] = lambda topic: False,
+        is_batch_topic: Callable[[str], bool | None] = lambda topic: False,
     ) -> Store:
         """Lock, load and recover; a store that cannot be opened soundly is not opened."""
         store = cls(config, store_host, fs or OsFs(), clock or SystemClock(), is_batch_topic)

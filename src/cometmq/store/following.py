@@ -11,6 +11,8 @@ that it carries. Whatever is not is refused whole, so that a log never holds wha
 Dispatch reads the log once more, from where it is, by the code that recovery replays a log with. So it may stay behind
 for as long as the master sends faster than queues and index can be built, and nothing gathers in memory.
 
+At a topic that is new here dispatch waits until the master was asked for its settings (`wait_for_topics`).
+
 A log that follows takes no messages of its own.
 
 Mirrors: CommitLog.appendData, DefaultMessageStore.appendToCommitLog, ReputMessageService.
@@ -18,6 +20,7 @@ Mirrors: CommitLog.appendData, DefaultMessageStore.appendToCommitLog, ReputMessa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from cometmq.errors import StoreError, StoreNotWritable
@@ -55,7 +58,20 @@ class FollowedLog:
         self._wanted = BLANK_SIZE  # bytes of it until it can be read
         self._blank_until = 0  # inside a blank record up to here
         self._readable = self._fed = self._seen = log.end  # whole records end, dispatch is, and has looked, up to there
+        self._knows: Callable[[str], bool] | None = None
+        self._ask: Callable[[], None] | None = None
+        self._waits_for: set[bytes] = set()  # topics
+        self._asked: set[bytes] = set()  # topics that the master does not have any more, or never had
         log.stand_by(TAKES_NO_MESSAGES)
+
+    def wait_for_topics(self, knows: Callable[[str], bool], ask: Callable[[], None]) -> None:
+        """From now on, dispatch waits at a topic that `knows` does not: it calls `ask`, and goes on with `go_on`."""
+        self._knows, self._ask = knows, ask
+
+    def go_on(self) -> None:
+        """Whoever was asked about topics has said what he knows."""
+        self._asked |= self._waits_for
+        self._waits_for = set()
 
     @property
     def end(self) -> int:
@@ -179,13 +195,13 @@ class FollowedLog:
     @property
     def lags(self) -> bool:
         """Whether something is confirmed that dispatch has not looked at."""
-        return min(self._log.confirm_offset, self._readable) > self._seen
+        return min(self._log.confirm_offset, self._readable) > self._seen and not self._waits_for
 
     def feed(self, max_count: int) -> None:
         """Hand over the next records that are confirmed, at most so many, and few of them while there are very many."""
         log, at = self._log, self._fed
         bound = min(log.confirm_offset, self._readable)
-        if bound <= self._seen:
+        if bound <= self._seen or self._waits_for:
             return
         segment = log.segment_of(at)
         if segment is None:
@@ -196,6 +212,8 @@ class FollowedLog:
         view = log.view_of(segment.start)[: min(bound, segment.end) - segment.start]
         walk = Walk(view, segment.start, at - segment.start, check_crc=False)
         found = walk.batch(max_count)
+        if self._meets_new_topics(found):
+            return
         self._fed = segment.start + walk.at
         if found:
             self._hand_over(segment.start, found)
@@ -203,6 +221,16 @@ class FollowedLog:
             self._fed = segment.end
         elif len(found) < max_count and self._fed != segment.end:
             self._seen = bound  # a record of which the end is not confirmed
+
+    def _meets_new_topics(self, found: list[FoundTuple]) -> bool:
+        """What kind of queue a topic has stands in its settings, which come another way than the log."""
+        if self._knows is None or self._ask is None:
+            return False
+        topics = {record[6] for record in found} - self._asked
+        self._waits_for = {topic for topic in topics if not self._knows(topic.decode(errors="replace"))}
+        if self._waits_for:
+            self._ask()
+        return bool(self._waits_for)
 
     def _hand_over(self, start: int, found: list[FoundTuple]) -> None:
         handed = self._handed

@@ -32,6 +32,7 @@ AHEAD_MS_MAX: Final = 30 * 24 * 3_600_000  # no CRC covers a store time: one so 
 
 _PREPARED: Final = 0x4
 _ROLLBACK: Final = 0xC
+_INNER_BATCH: Final = 0x80
 _SEPARATOR: Final = properties.PROPERTY_SEPARATOR
 _TAGS, _KEYS, _UNIQ_KEY = (
     f"{_SEPARATOR}{name}{properties.NAME_SEPARATOR}" for name in (properties.TAGS, properties.KEYS, properties.UNIQ_KEY)
@@ -151,7 +152,7 @@ class Replay:
         if queue is None:
             if sys_flag & _ROLLBACK == _ROLLBACK:
                 return None  # no queue and no index has those
-            queue = self._queue_of(topic, queue_id, physical_offset)
+            queue = self._queue_of(topic, queue_id, physical_offset, sys_flag)
             if queue is None:
                 return None
         end = physical_offset + size
@@ -179,7 +180,7 @@ class Replay:
             self._table.cut(queue, queue.max_offset - 1)
             queue.max_physical = physical_offset
 
-    def _queue_of(self, topic_data: bytes, queue_id: int, physical_offset: int) -> ConsumeQueue | None:
+    def _queue_of(self, topic_data: bytes, queue_id: int, physical_offset: int, sys_flag: int) -> ConsumeQueue | None:
         """The queue of a record; None if it was deleted since, or its name is damaged."""
         topic = topic_data.decode(errors="replace")
         key = (topic, queue_id)
@@ -187,7 +188,9 @@ class Replay:
             return None
         if queue_id < 0 or stored_topic_fault(topic) is not None:
             return None  # a name that could leave the store's folder is never opened
-        queue = self._queues[topic_data, queue_id] = self._batches.open(topic, queue_id)
+        queue = self._queues[topic_data, queue_id] = self._batches.open(
+            topic, queue_id, for_batch=bool(sys_flag & _INNER_BATCH)
+        )
         if topic != SCHEDULE_TOPIC and not isinstance(queue, BatchQueue):
             self._plain_queues[topic_data, queue_id] = queue
         return queue

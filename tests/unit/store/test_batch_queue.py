@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from cometmq.errors import MessageRefused, StoreError
-from cometmq.store.batch_queue import COUNT_MAX
+from cometmq.store.batch_queue import BATCH_UNIT_SIZE, COUNT_MAX
 from cometmq.store.dispatch import Arrival
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadStatus
 from cometmq.store.time_search import LOWER, UPPER
 
 from .batch_kit import TOPIC, open_batches, pull_all, put_batch, units_on_disk
-from .kit import FILE_UNITS, START_MS, HandClock, bodies, open_small, send, settle
+from .kit import FILE_UNITS, HOST, START_MS, HandClock, bodies, open_small, send, settle, small_config
 
 
 def test_a_batch_is_one_record_and_takes_an_offset_for_each_message(tmp_path: Path) -> None:
@@ -376,3 +376,19 @@ def test_a_queue_of_which_nothing_is_left_goes_by_hand(tmp_path: Path) -> None:
     assert store.clean_expired_queues() == 0  # one is under way
     settle(store)
     assert [record.queue_offset for record in pull_all(store)] == [3]
+
+
+def test_a_batch_of_a_topic_that_nobody_knows_makes_a_queue_of_batches(tmp_path: Path) -> None:
+    """As after a kill of a slave that had the batch and not yet the topic's settings."""
+    store = open_batches(tmp_path)
+    put_batch(store, 3)
+    settle(store)
+    store.maintain()
+    store.abandon()
+    units = units_on_disk(tmp_path)
+    shutil.rmtree(tmp_path / "batchconsumequeue")
+    sizes = {"mapper_file_size_batch_consume_queue": FILE_UNITS * BATCH_UNIT_SIZE}
+    config = small_config(tmp_path, **sizes)
+    Store.open(config, store_host=HOST, clock=HandClock(), is_batch_topic=lambda topic: None).close()
+    assert units_on_disk(tmp_path) == units != []
+    assert not list(tmp_path.glob("consumequeue/B/*"))

@@ -14,10 +14,9 @@ Mirrors: org.apache.rocketmq.store.ha, org.apache.rocketmq.broker.slave.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Final
 
-from cometmq.broker.core import Core, OnArrivals
+from cometmq.broker.core import Core
 from cometmq.broker.ha.config import HaConfig
 from cometmq.broker.ha.handlers import HaHandlers
 from cometmq.broker.ha.master import MasterSide
@@ -25,14 +24,11 @@ from cometmq.broker.ha.metadata import Metadata
 from cometmq.broker.ha.slave import SlaveSide
 from cometmq.broker.replicated import Replicated
 from cometmq.broker.role import SYNC_MASTER
-from cometmq.broker.topics import Topics
 from cometmq.net.pool import Pool
-from cometmq.store.dispatch import Arrival
 from cometmq.wire.requests.admin import GetAllGroupConfig, GetAllTopicConfig
 from cometmq.wire.requests.consume import GetAllConsumerOffset
 
 FIND_MASTER_EVERY_S: Final = 3.0
-NEW_TOPICS_MAX: Final = 100_000  # then they come with the others, every few seconds
 
 
 def install_master(core: Core, config: HaConfig) -> MasterSide:
@@ -42,19 +38,6 @@ def install_master(core: Core, config: HaConfig) -> MasterSide:
     core.closing.push_async_callback(master.close)
     core.routes.add(HaHandlers(core.store, master, None))
     return master
-
-
-def _asker(topics: Topics, ask_soon: Callable[[], None]) -> OnArrivals:
-    """Have a new topic's settings copied when its first message comes: its readers may need them the next moment."""
-    asked: set[str] = set()
-
-    def arrived(arrivals: Iterable[Arrival]) -> None:
-        new = {topic for topic, _, _ in arrivals if topic not in topics} - asked
-        if new and len(asked) < NEW_TOPICS_MAX:
-            asked.update(new)
-            ask_soon()
-
-    return arrived
 
 
 def install_slave(core: Core, config: HaConfig) -> SlaveSide:
@@ -71,7 +54,13 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
     ]
     metadata = Metadata(tables, pool, lambda: slave.master_address)
     slave.before_connect = metadata.ask
-    core.arrivals.listeners.append(_asker(core.topics, metadata.ask_soon))
+
+    def go_on() -> None:
+        followed.go_on()
+        core.durability.dispatch_soon()
+
+    followed.wait_for_topics(core.topics.__contains__, metadata.ask_soon)
+    metadata.on_topics = go_on
     slave.start()
     metadata.start()
     core.closing.push_async_callback(slave.close)

@@ -27,7 +27,7 @@ ASK_MS: Final = 10_000
 
 
 class Metadata:
-    """Copies tables until closed."""
+    """Copies tables until closed. The first one is that of the topics."""
 
     def __init__(self, tables: Sequence[Replicated], pool: Pool, master: Callable[[], str | None]) -> None:
         self._tables = tables
@@ -35,6 +35,7 @@ class Metadata:
         self._master = master
         self._asked_at = -EVERY_S
         self._wanted = asyncio.Event()
+        self.on_topics: Callable[[], None] = lambda: None  # after `ask_soon`: the topics are there, or cannot be had
         self._complaints: dict[str, str] = {}  # by table
         self._task: asyncio.Task[None] | None = None
 
@@ -58,6 +59,10 @@ class Metadata:
                     await self._wanted.wait()
             is_wanted = self._wanted.is_set()
             self._wanted.clear()
+            if is_wanted and (address := self._master()) is not None:
+                await self._copy(self._tables[0], address)
+            if is_wanted:
+                self.on_topics()
             await self.ask(everything=is_wanted or loop.time() - self._asked_at >= EVERY_S)
 
     async def ask(self, *, everything: bool = True) -> None:

@@ -1,0 +1,57 @@
+"""A master and its slave as processes, and how far each is."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.original import CometBroker, CometNamesrv
+
+from cometmq.net.pool import connect
+from cometmq.wire.bodies.kv import decode_kv_table
+from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
+
+from .traffic import TIMEOUT_MS
+
+DEADLINE_S = 120
+CONF = {
+    "mappedFileSizeCommitLog": 4 << 20,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 1_000,
+    "slaveReadEnable": True,
+    "registerNameServerPeriod": 1_000,
+    "haSendHeartbeatInterval": 1_000,
+}
+
+
+def start_pair(folder: Path, running: ExitStack, conf: dict[str, object]) -> tuple[CometBroker, CometBroker]:
+    namesrv = CometNamesrv(folder / "namesrv")
+    running.callback(namesrv.kill)
+    namesrv.start()
+    roles = {"master": conf, "slave": {"brokerRole": "SLAVE", "brokerId": 1}}
+    master, slave = (
+        CometBroker(folder / name, [namesrv.addr], flush="SYNC_FLUSH", conf={**CONF, **keys}, name="broker-a")
+        for name, keys in roles.items()
+    )
+    for broker in (master, slave):
+        running.callback(broker.kill)
+        broker.start()
+    return master, slave
+
+
+async def progress(broker: CometBroker) -> tuple[int, bool]:
+    """Where the log of a broker ends, and whether all of it can be seen."""
+    channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
+    try:
+        table = decode_kv_table((await channel.call(GetBrokerRuntimeInfo(), timeout_ms=TIMEOUT_MS)).body)
+    finally:
+        channel.close()
+    seen = table["remainHowManyDataToFlush"] == "0 B" and table["dispatchBehindBytes"] == "0"
+    return int(table["commitLogMaxOffset"]), seen
+
+
+async def caught_up(master: CometBroker, slave: CometBroker) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while await progress(slave) != ((await progress(master))[0], True):
+            pass
