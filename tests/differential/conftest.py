@@ -16,6 +16,7 @@ import pytest
 from tests.original import Cluster, CometNamesrv, JavaBroker, JavaNamesrv
 
 from .comparison import Comparison
+from .script import Server
 from .target import Target
 
 # A cold Java broker answers SYSTEM_BUSY to what waited 200 ms: not what is compared here.
@@ -52,4 +53,6 @@ def _start(kind: str, folder: Path, running: ExitStack) -> Target:
     if isinstance(cluster.broker, JavaBroker):  # which has no setting for it
         cluster.broker.jvm = (*cluster.broker.jvm, f"-D{LOCK_KEY}={CONF[LOCK_KEY]}")
     running.enter_context(cluster)
-    return Target(kind, {"namesrv": alone.addr, "broker": cluster.broker.addr})
+    broker = cluster.broker
+    addresses: dict[Server, str] = {"namesrv": alone.addr, "broker": broker.addr, "fast": broker.fast_addr}
+    return Target(kind, addresses)

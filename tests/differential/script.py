@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from cometmq.wire.codes import VERSION, LanguageCode
 
-Server = Literal["namesrv", "broker"]
+Server = Literal["namesrv", "broker", "fast"]
 Form = Literal["json", "binary"]
 
 FORMS: tuple[Form, ...] = ("json", "binary")
@@ -46,6 +46,8 @@ class Ask:
     language: int = int(LanguageCode.JAVA)
     peer: str = ""
     """Which of the script's connections it goes by, where there is more than one."""
+    only_known: bool = False
+    """Of the answer is kept only whether the server knows the code."""
 
     def but(self, **fields: str) -> Ask:
         """The same with other fields."""

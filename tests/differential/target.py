@@ -18,7 +18,7 @@ from cometmq.errors import PeerTimeout, PeerUnreachable
 from cometmq.model import properties
 from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
-from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, SerializeType
+from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, RequestCode, ResponseCode, SerializeType
 from cometmq.wire.command import Command, encode_command
 
 from .reply import mark, plain, records_of
@@ -153,6 +153,8 @@ class _Run:
             return {"answer": "none"}
         except PeerUnreachable:
             return {"answer": "the connection was closed"}
+        if ask.only_known:
+            return {"known": answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
         found = plain(ask.code, answer, self.mark)
         if ask.keep:
             records = found["body"] if isinstance(found["body"], list) else []

@@ -48,6 +48,7 @@ from cometmq.broker.intake import Intake
 from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
+from cometmq.broker.ports import FAST_PORT_SHIFT, HA_PORT_SHIFT, ON_MAIN_PORT_ONLY
 from cometmq.broker.registration import Registration
 from cometmq.broker.retry.dead_letters import DeadLetters
 from cometmq.broker.role import Role
@@ -63,7 +64,7 @@ from cometmq.clock import Clock, SystemClock
 from cometmq.model import properties
 from cometmq.model.topic import TopicConfig
 from cometmq.net.name_servers import NameServers, address_server_url
-from cometmq.net.routes import Routes
+from cometmq.net.routes import Routes, send_away
 from cometmq.net.server import Server, bind, bind_group, ip_of
 from cometmq.store.engine import Store
 from cometmq.store.fs import OsFs
@@ -88,9 +89,6 @@ CAPABILITIES: tuple[Callable[[Core], None], ...] = (
     pop.install,
     acting.install,
 )
-
-FAST_PORT_SHIFT = -2
-HA_PORT_SHIFT = 1
 
 
 class Broker:
@@ -283,9 +281,9 @@ class Broker:
 
         closing.callback(server.stop_taking)
         if config.enable_shutdown_gracefully:
-            closing.push_async_callback(server.drain, routes.send_away, config.shutdown_wait_time_seconds)
-        for sock in sockets[:2]:
-            await server.listen(sock)
+            closing.push_async_callback(server.drain, send_away, config.shutdown_wait_time_seconds)
+        await server.listen(sockets[0])
+        await server.listen(sockets[1], routes.without(ON_MAIN_PORT_ONLY).answer)
         if master is not None:
             await master.listen(sockets[2])
         closing.push_async_callback(registration.close)

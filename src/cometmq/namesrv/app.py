@@ -21,7 +21,7 @@ from cometmq.namesrv.notifier import Notifier
 from cometmq.namesrv.route_table import RouteTable
 from cometmq.namesrv.settings import Settings
 from cometmq.net.channel import Channel
-from cometmq.net.routes import Routes
+from cometmq.net.routes import Routes, send_away
 from cometmq.net.server import Server, bind
 
 log = logging.getLogger("cometmq.namesrv")
@@ -92,7 +92,7 @@ class NameServer:
     async def stop(self) -> None:
         config = self.settings.current
         if self._server is not None and config.enable_shutdown_gracefully:
-            await self._server.drain(self._routes.send_away, config.shutdown_wait_time_seconds)
+            await self._server.drain(send_away, config.shutdown_wait_time_seconds)
         if self._scan is not None:
             self._scan.cancel()
             self._scan = None

@@ -216,9 +216,9 @@ class Channel(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(answer)
 
-    def hand_to(self, on_request: RequestSink) -> None:
-        """Let another answer what comes from now on, all of it."""
-        self._on_request, self._lane = on_request, None
+    def hand_on(self, instead: Callable[[RequestSink], RequestSink]) -> None:
+        """Let what `instead` makes of the answerer answer from now on, all of it."""
+        self._on_request, self._lane = instead(self._on_request), None
 
     def stop_reading(self) -> None:
         """Take no more requests; the answers that are owed still leave."""

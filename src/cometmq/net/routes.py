@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from cometmq.errors import CometError, RequestRefused
-from cometmq.net.channel import Channel
+from cometmq.net.channel import Channel, RequestSink
 from cometmq.wire.codes import FLAG_ONE_WAY, FLAG_RESPONSE, VERSION_GO_AWAY, ResponseCode
 from cometmq.wire.command import Body, Command, encode_head
 from cometmq.wire.schema import Empty, Header
@@ -146,6 +146,13 @@ class Routes:
     def codes(self) -> set[int]:
         return set(self._table)
 
+    def without(self, codes: Iterable[int]) -> Routes:
+        """The same handlers but for these codes, for another door of the same server; all handlers must be here."""
+        other = Routes()
+        other._table = {code: route for code, route in self._table.items() if code not in set(codes)}
+        other._tasks = self._tasks
+        return other
+
     def answer(self, channel: Channel, command: Command) -> None:
         """Find the handler, run it, and send what it returns."""
         call = Call(channel, command)
@@ -173,13 +180,6 @@ class Routes:
         elif answer is not LATER and isinstance(answer, Header):
             call.reply(answer)
 
-    def send_away(self, channel: Channel, command: Command) -> None:
-        """`answer` of a server that is about to stop: who understands it is asked to go, others are served."""
-        if command.version >= VERSION_GO_AWAY:
-            Call(channel, command).reply(code=ResponseCode.GO_AWAY, remark="please go away")
-        else:
-            self.answer(channel, command)
-
     async def _finish(self, call: Call, running: Any) -> None:
         try:
             answer = await running
@@ -194,6 +194,18 @@ class Routes:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def send_away(answer: RequestSink) -> RequestSink:
+    """`answer` of a server that is about to stop: who understands it is asked to go, others are served."""
+
+    def meet(channel: Channel, command: Command) -> None:
+        if command.version >= VERSION_GO_AWAY:
+            Call(channel, command).reply(code=ResponseCode.GO_AWAY, remark="please go away")
+        else:
+            answer(channel, command)
+
+    return meet
 
 
 DONE: Final = Empty()

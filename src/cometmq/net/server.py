@@ -14,6 +14,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from cometmq.errors import ConfigError
@@ -109,7 +110,7 @@ async def ip_of(host: str) -> str:
 
 
 class Server:
-    """Accepts connections on one or more sockets and hands their requests to one sink."""
+    """Accepts connections on one or more sockets and hands their requests to a sink."""
 
     def __init__(
         self,
@@ -132,18 +133,23 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
         self._unfinished: dict[Channel, tuple[int, float]] = {}  # which frame, and when a sweep first saw it
+        self._drained: Callable[[RequestSink], RequestSink] | None = None
         self._closing = False
         self.channels: set[Channel] = set()
 
-    async def listen(self, sock: socket.socket) -> None:
-        """Serve on a bound socket."""
+    async def listen(self, sock: socket.socket, on_request: RequestSink | None = None) -> None:
+        """Serve on a bound socket, whose requests may go to a sink of their own."""
         loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(self._accept, sock=sock, backlog=1024))
+        accept = partial(self._accept, on_request or self._on_request)
+        self._servers.append(await loop.create_server(accept, sock=sock, backlog=1024))
         if self._sweep is None:
             self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
-    def _accept(self) -> Channel:
-        return Channel(self._on_request, on_open=self._opened, on_close=self._closed, lane=self.lane)
+    def _accept(self, on_request: RequestSink) -> Channel:
+        channel = Channel(on_request, on_open=self._opened, on_close=self._closed, lane=self.lane)
+        if self._drained is not None:
+            channel.hand_on(self._drained)
+        return channel
 
     def _opened(self, channel: Channel) -> None:
         if self._closing:  # it was accepted before we closed
@@ -181,11 +187,11 @@ class Server:
                     self._unfinished[channel] = number, since
         self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
-    async def drain(self, on_request: RequestSink, wait_s: float) -> None:
-        """Let `on_request` meet whatever still comes, so that clients leave by themselves, and give them time."""
-        self._on_request, self.lane = on_request, None
+    async def drain(self, instead: Callable[[RequestSink], RequestSink], wait_s: float) -> None:
+        """Let what `instead` makes of a sink meet what still comes, and give clients time to leave by themselves."""
+        self._drained, self.lane = instead, None
         for channel in self.channels:
-            channel.hand_to(on_request)
+            channel.hand_on(instead)
         await asyncio.sleep(wait_s)
 
     def stop_taking(self) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from shutil import which
 
 from cometmq import __version__, log
-from cometmq.broker.app import FAST_PORT_SHIFT
+from cometmq.broker.ports import FAST_PORT_SHIFT
 from cometmq.broker.promise import promise
 from cometmq.cli import options
 from cometmq.cli.serve import serve

@@ -12,12 +12,12 @@ from cometmq.broker.app import Broker, load_settings
 from cometmq.errors import PeerUnreachable
 from cometmq.namesrv.app import NameServer, load
 from cometmq.net.pool import connect
-from cometmq.net.routes import Routes
+from cometmq.net.routes import send_away
 from cometmq.wire.codes import FLAG_ONE_WAY, RequestCode, ResponseCode, SerializeType
 from cometmq.wire.command import Command
 from cometmq.wire.requests.consume import GetMaxOffset
 
-from .support import UNKNOWN_CODE, Answers, serving
+from .support import UNKNOWN_CODE, serving
 
 V5_3_1, V5_3_2 = 475, 476  # as MQVersion counts them
 
@@ -31,9 +31,7 @@ def ask(version: int, code: int | None = None) -> Command:
 
 async def draining(stack: AsyncExitStack) -> str:
     running = await stack.enter_async_context(serving())
-    routes = Routes()
-    routes.add(Answers())
-    await running.server.drain(routes.send_away, 0)
+    await running.server.drain(send_away, 0)
     return running.address
 
 
@@ -66,8 +64,7 @@ async def test_a_connection_from_before_is_sent_away_and_told_so_once() -> None:
     async with serving() as running:
         channel = await connect(running.address)
         assert (await channel.exchange(ask(V5_3_2))).code == ResponseCode.SUCCESS
-        routes = Routes()
-        await running.server.drain(routes.send_away, 0)
+        await running.server.drain(send_away, 0)
         one_way = ask(V5_3_2)
         one_way.flag |= FLAG_ONE_WAY
         with pytest.raises(TimeoutError):

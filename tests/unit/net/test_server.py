@@ -436,7 +436,7 @@ class Stub(asyncio.Transport):
 def test_who_was_accepted_before_the_server_closed_is_closed_too() -> None:
     async def test() -> None:
         async with serving() as running:
-            late = running.server._accept()
+            late = running.server._accept(lambda *_: None)
             await running.server.close()
             late.connection_made(Stub())
             assert late.closed.done()
