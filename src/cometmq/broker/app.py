@@ -182,6 +182,7 @@ class Broker:
         acknowledgements = Acknowledgements(config)
         arrivals = Arrivals()
         durability = Durability(store, acknowledgements, before_answers=topics.persist, on_arrivals=arrivals)
+        upkeep.before_settling = durability.dispatched
         closing.push_async_callback(durability.close)
         unique_ids = UniqueIds(store_host[:-4], os.getpid(), random.getrandbits(32))
         group = BrokerGroup(config.broker_id, self.address, ha_address, config.enable_slave_acting_master)

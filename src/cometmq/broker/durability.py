@@ -79,6 +79,7 @@ class Durability:
         self._turn_sends = 0  # since the loop came round; the first one asks for the end of the turn
         self._alone = True  # the turn before had no second one
         self._dirty = False  # something is appended and not written
+        self._dispatched: asyncio.Future[None] | None = None  # told of the next dispatch, or that there is none
         self._flushing: asyncio.Future[int] | None = None
         self._safe_offset = store.flushed_offset  # released and dispatched; maintenance may have flushed more
         self._last_flush = self._loop.time()
@@ -244,6 +245,17 @@ class Durability:
             self._on_arrivals(arrivals)
         if self._store.dispatch_waits:
             self._loop.call_soon(self._dispatch)
+        if self._dispatched is not None:
+            self._dispatched.set_result(None)
+            self._dispatched = None
+
+    async def dispatched(self) -> None:
+        """Return once everything that is appended by now is in the queues; at once if the disk has failed."""
+        end = self._store.undispatched[1]
+        while 0 < self._store.undispatched[0] <= end and self._store.writable:
+            if self._dispatched is None:
+                self._dispatched = self._loop.create_future()
+            await asyncio.shield(self._dispatched)
 
     # --- flushing
 
@@ -283,6 +295,7 @@ class Durability:
         for call in calls:
             call.refuse(refusal)
         self._settle(0, refusal)
+        self._loop.call_soon(self._dispatch)
 
     def _tick(self) -> None:
         """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from cometmq.broker.saved import Saved
@@ -17,13 +18,19 @@ class Upkeep:
         self._store = store
         self._thread = ThreadPoolExecutor(1, "cometmq-upkeep")
         self._round = asyncio.Lock()
+        self.before_settling: Callable[[], Awaitable[None]] | None = None
 
     async def write_queues(self) -> None:
         """Write out what the queue and index files lack."""
         await self._maintain()
 
     async def settle(self, what: str) -> None:
-        """A checkpoint of now, so that what was deleted stays so after a kill; raises if there can be none."""
+        """A checkpoint of now, so that what was deleted stays so after a kill; raises if there can be none.
+
+        What was sent before must be in the queues by then: a replay of it would make its queue anew.
+        """
+        if self.before_settling is not None:
+            await self.before_settling()
         if not await self._maintain(thorough=True):
             why = self._store.fault or "the disk is full"
             raise StoreError(f"{what} is deleted, but a restart can bring it back, as no checkpoint was written: {why}")

@@ -281,6 +281,12 @@ class Store:
         """Whether something is confirmed and not dispatched."""
         return self._dispatcher.waiting or (self._followed is not None and self._followed.lags)
 
+    @property
+    def undispatched(self) -> tuple[int, int]:
+        """Ends of the first and of the last message that are appended and not dispatched; zeros if there are none."""
+        waiting = self.appender.undispatched
+        return (waiting[0][0], waiting[-1][0]) if waiting else (0, 0)
+
     def dispatch(self, max_count: int = UNDISPATCHED_MAX) -> list[Arrival]:
         """Make visible what is confirmed, at most so many messages of it; returns the queues that grew."""
         if self._followed is not None:

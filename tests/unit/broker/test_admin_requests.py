@@ -118,6 +118,24 @@ async def test_what_was_answered_as_deleted_stays_so_after_a_kill(broker: StartB
             assert OffsetReply.read((await channel.call(GetMaxOffset(topic, 0))).ext).offset == 1
 
 
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_a_send_in_the_same_breath_does_not_bring_a_deleted_topic_back(
+    broker: StartBroker, tmp_path: Path, flush: str
+) -> None:
+    async with broker(flushDiskType=flush) as (_, channel):
+        for _ in range(3):
+            await send(channel)
+        await asyncio.gather(send(channel), channel.call(DeleteTopicInBroker("orders")))
+        assert not (tmp_path / "store" / "consumequeue" / "orders").exists()
+        killed = shutil.copytree(tmp_path / "store", tmp_path / "killed")
+        await send(channel)
+        assert OffsetReply.read((await channel.call(GetMaxOffset("orders", 0))).ext).offset == 1
+    async with broker(storePathRootDir=str(killed)) as (_, channel):
+        assert not (killed / "consumequeue" / "orders").exists()
+        await send(channel)
+        assert OffsetReply.read((await channel.call(GetMaxOffset("orders", 0))).ext).offset == 1
+
+
 async def test_queues_without_a_topic_are_cleaned_and_stay_away_after_a_kill(
     broker: StartBroker, tmp_path: Path
 ) -> None:
