@@ -36,10 +36,14 @@ def test_byte_by_byte(frames: list[bytes]) -> None:
 def test_any_cuts(frames: list[bytes], cuts: list[int]) -> None:
     data = stream(frames)
     at, found = 0, []
-    decoder = FrameDecoder()
+    put_aside: list[int] = []
+    decoder = FrameDecoder(on_kept=put_aside.append)
     for cut in [*sorted(cuts), len(data)]:
+        before, told = decoder.kept_size, sum(put_aside)
         found += [bytes(frame) for frame in decoder.feed(data[at:cut])]
         at = max(at, cut)
+        assert decoder.kept_size <= before + sum(put_aside) - told
+        assert decoder.kept_size == min(at, len(data)) - len(stream(found))
     assert found == frames
 
 

@@ -51,6 +51,7 @@ class Channel(asyncio.Protocol):
         *,
         on_open: Callable[[Channel], None] | None = None,
         on_close: Callable[[Channel], None] | None = None,
+        on_kept: Callable[[int], None] | None = None,
         frame_size_max: int = FRAME_SIZE_MAX,
         reads_always: bool = False,
         lane: Lane | None = None,
@@ -60,7 +61,7 @@ class Channel(asyncio.Protocol):
         self._reads_always = reads_always
         self._on_open = on_open
         self._on_close = on_close
-        self._decoder = FrameDecoder(frame_size_max)
+        self._decoder = FrameDecoder(frame_size_max, on_kept)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._listens = True
@@ -132,6 +133,11 @@ class Channel(asyncio.Protocol):
     def unfinished_frame(self) -> tuple[int, int]:
         """Size of the frame that has arrived in part, 0 if there is none, and a number that tells it from the next."""
         return self._decoder.unfinished, self._decoder.begun_count
+
+    @property
+    def kept_size(self) -> int:
+        """How many bytes of that frame have arrived."""
+        return self._decoder.kept_size
 
     def send(self, *buffers: Body) -> None:
         """Queue bytes; what one turn of the loop queued leaves together."""
@@ -240,6 +246,7 @@ class Channel(asyncio.Protocol):
         if self.closed.done():
             return
         self.closed.set_result(why)
+        self._decoder.drop()
         lost = PeerUnreachable(f"the connection to {self.peer} was lost: {why}")
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting.values():

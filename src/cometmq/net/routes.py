@@ -7,8 +7,8 @@
 
 A handler returns a header (success), or calls `call.reply(...)` itself, now or later, and returns `LATER`.
 An `async def` handler runs as a task of the server, and so does what a plain one returns to be awaited; beyond
-`UNDER_WAY_MAX` of them, who asks is turned away as busy. What a handler raises from the tree in `errors` becomes the
-answer; this is the one place where an error becomes a code.
+`UNDER_WAY_MAX` of them, or `UNDER_WAY_BYTES_MAX` in their bodies, who asks is turned away as busy. What a handler
+raises from the tree in `errors` becomes the answer; this is the one place where an error becomes a code.
 
 Mirrors: NettyRemotingAbstract.processRequestCommand.
 """
@@ -19,6 +19,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from cometmq.errors import CometError, RequestRefused
@@ -30,6 +31,7 @@ from cometmq.wire.schema import Empty, Header
 log = logging.getLogger("cometmq.net")
 
 UNDER_WAY_MAX: Final = 10_000  # tasks of slow handlers
+UNDER_WAY_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -125,12 +127,32 @@ def handles(*requests: type[Header], raw: bool = False) -> Callable[[_F], _F]:
     return mark
 
 
+class _UnderWay:
+    """The tasks of slow handlers, and how large the bodies are that they may still need."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._bytes = 0
+
+    def has_room(self, size: int) -> bool:
+        return len(self.tasks) < UNDER_WAY_MAX and self._bytes + size <= UNDER_WAY_BYTES_MAX
+
+    def add(self, task: asyncio.Task[None], size: int) -> None:
+        self.tasks.add(task)
+        self._bytes += size
+        task.add_done_callback(partial(self._done, size))
+
+    def _done(self, size: int, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        self._bytes -= size
+
+
 class Routes:
     """The table of one server, and the tasks of its slow handlers."""
 
     def __init__(self) -> None:
         self._table: dict[int, tuple[type[Header] | None, Handler, bool]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way = _UnderWay()
 
     def add(self, *services: object) -> None:
         """Take the marked methods of these objects."""
@@ -150,7 +172,7 @@ class Routes:
         """The same handlers but for these codes, for another door of the same server; all handlers must be here."""
         other = Routes()
         other._table = {code: route for code, route in self._table.items() if code not in set(codes)}
-        other._tasks = self._tasks
+        other._under_way = self._under_way
         return other
 
     def answer(self, channel: Channel, command: Command) -> None:
@@ -170,13 +192,12 @@ class Routes:
             call.refuse(error)
             return
         if is_slow or (answer is not LATER and inspect.iscoroutine(answer)):
-            if len(self._tasks) >= UNDER_WAY_MAX:
+            if not self._under_way.has_room(len(command.body)):
                 answer.close()
                 call.refuse(RequestRefused("SYSTEM_BUSY", "[OVERLOAD]system busy, start flow control for a while"))
                 return
             task = asyncio.get_running_loop().create_task(self._finish(call, answer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._under_way.add(task, len(command.body))
         elif answer is not LATER and isinstance(answer, Header):
             call.reply(answer)
 
@@ -191,9 +212,10 @@ class Routes:
 
     async def close(self) -> None:
         """Stop what is still running."""
-        for task in self._tasks:
+        tasks = list(self._under_way.tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def send_away(answer: RequestSink) -> RequestSink:

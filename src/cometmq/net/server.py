@@ -2,7 +2,8 @@
 
 Idle connections are closed after `idle_s`, those that went silent in the middle of a frame after `unfinished_s`, and
 those whose frame comes more slowly than `SLOWEST_BYTES_S`; one sweep looks at all of them, so a connection costs no
-timer.
+timer. What has arrived of unfinished frames is at most `UNFINISHED_BYTES_MAX` over all connections: beyond it those
+that hold the most are closed.
 
 Mirrors: NettyRemotingServer.
 """
@@ -25,6 +26,7 @@ log = logging.getLogger("cometmq.net")
 IDLE_S: Final = 120.0
 UNFINISHED_S: Final = 10.0
 SLOWEST_BYTES_S: Final = 32 * 1024  # so fast a frame must come, once `unfinished_s` have passed
+UNFINISHED_BYTES_MAX: Final = 256 * 1024 * 1024
 SWEEP_S: Final = 5.0
 CONNECTIONS_MAX: Final = 10_000
 
@@ -121,6 +123,7 @@ class Server:
         connections_max: int = CONNECTIONS_MAX,
         idle_s: float = IDLE_S,
         unfinished_s: float = UNFINISHED_S,
+        unfinished_bytes_max: int = UNFINISHED_BYTES_MAX,
     ) -> None:
         self._on_request = on_request
         self.lane: Lane | None = None  # offered what comes, before requests are made of it
@@ -129,6 +132,8 @@ class Server:
         self._connections_max = connections_max
         self._idle_s = idle_s
         self._unfinished_s = unfinished_s
+        self._unfinished_bytes_max = unfinished_bytes_max
+        self._unfinished_bytes = 0  # at most so many: frames that were finished since are still counted
         self._sweep_s = min(SWEEP_S, idle_s / 2, unfinished_s / 2)
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -146,7 +151,7 @@ class Server:
             self._sweep = loop.call_later(self._sweep_s, self._close_idle)
 
     def _accept(self, on_request: RequestSink) -> Channel:
-        channel = Channel(on_request, on_open=self._opened, on_close=self._closed, lane=self.lane)
+        channel = Channel(on_request, on_open=self._opened, on_close=self._closed, on_kept=self._kept, lane=self.lane)
         if self._drained is not None:
             channel.hand_on(self._drained)
         return channel
@@ -168,6 +173,23 @@ class Server:
             self.channels.remove(channel)
             if self._on_close is not None:
                 self._on_close(channel)
+
+    def _kept(self, size: int) -> None:
+        self._unfinished_bytes += size
+        if self._unfinished_bytes > self._unfinished_bytes_max:
+            self._unfinished_bytes = sum(channel.kept_size for channel in self.channels)
+            while self._unfinished_bytes > self._unfinished_bytes_max:
+                self._close_largest()
+
+    def _close_largest(self) -> None:
+        largest = max(self.channels, key=lambda channel: (channel.kept_size, -channel.last_read))
+        has, needs, total = largest.kept_size, largest.unfinished_frame[0], self._unfinished_bytes
+        log.warning(
+            "closed %s: it holds %d of the %d bytes of a frame, and all unfinished frames %d of the %d allowed",
+            *(largest.peer, has, needs, total, self._unfinished_bytes_max),
+        )
+        self._unfinished_bytes -= has
+        largest.close("unfinished frames take too much memory")
 
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()

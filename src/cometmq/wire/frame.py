@@ -6,6 +6,7 @@
 `FrameDecoder.feed` takes whatever one read brought and yields the frames that are complete, as views
 without the leading length. The limit is checked on the length itself, before anything is kept for it.
 Frames are yielded, not listed, so that those before a hostile length are served however the bytes were cut.
+Whoever has many decoders is told (`on_kept`) how many bytes one puts aside, once for each read that leaves some.
 
 Mirrors: NettyDecoder.
 """
@@ -29,10 +30,11 @@ Skip = Callable[[memoryview, int], int]  # bytes and where a frame begins; retur
 class FrameDecoder:
     """Cuts one connection's bytes into frames; keeps at most one unfinished frame."""
 
-    __slots__ = ("_kept", "_needed", "_size_max", "begun_count")
+    __slots__ = ("_kept", "_needed", "_on_kept", "_size_max", "begun_count")
 
-    def __init__(self, size_max: int = FRAME_SIZE_MAX) -> None:
+    def __init__(self, size_max: int = FRAME_SIZE_MAX, on_kept: Callable[[int], None] | None = None) -> None:
         self._size_max = size_max
+        self._on_kept = on_kept
         self._kept = bytearray()
         self._needed = LENGTH_SIZE
         self.begun_count = 0  # frames that did not come in one piece: tells one from the next
@@ -41,6 +43,15 @@ class FrameDecoder:
     def unfinished(self) -> int:
         """Size of the frame of which a part has arrived and the rest has not; 0 if there is none."""
         return self._needed if self._kept else 0
+
+    @property
+    def kept_size(self) -> int:
+        """How many bytes of it have arrived."""
+        return len(self._kept)
+
+    def drop(self) -> None:
+        """Let go of it: the rest will not come."""
+        self._kept = bytearray()
 
     def feed(self, data: bytes, skip: Skip | None = None) -> Iterator[memoryview]:
         """Yield the frames that `data` completes, then raise `ProtocolError` if a length cannot be right.
@@ -51,6 +62,8 @@ class FrameDecoder:
         if self._kept:
             self._kept += data
             if len(self._kept) < self._needed:
+                if self._on_kept is not None:
+                    self._on_kept(len(data))
                 return
             view = memoryview(self._kept).toreadonly()
             self._kept = bytearray()  # the frames keep the old one
@@ -74,3 +87,5 @@ class FrameDecoder:
             self._kept += view[at:]
             self._needed = needed
             self.begun_count += 1
+            if self._on_kept is not None:
+                self._on_kept(end - at)

@@ -42,10 +42,10 @@ def serve() -> Iterator[Callable[[int, Answerer], str]]:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
     yield start
+    for thread in threads:  # they have accepted by then: before, a closed listener would fail them
+        thread.join(10)
     for listener in listeners:
         listener.close()
-    for thread in threads:
-        thread.join(10)
 
 
 def answer(request: Command, code: int = 0, body: bytes = b"") -> bytes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
+import tracemalloc
 
 import pytest
 
@@ -15,7 +17,7 @@ from cometmq.net.channel import Channel
 from cometmq.net.pool import connect
 from cometmq.net.routes import Routes, handles
 from cometmq.net.server import SLOWEST_BYTES_S, bind, bind_group
-from cometmq.wire.codes import FLAG_ONE_WAY, ResponseCode, SerializeType
+from cometmq.wire.codes import FLAG_ONE_WAY, FRAME_SIZE_MAX, ResponseCode, SerializeType
 from cometmq.wire.command import Command, encode_command
 from cometmq.wire.requests.consume import GetMaxOffset, GetMinOffset, UpdateConsumerOffset
 
@@ -311,13 +313,65 @@ def test_a_large_frame_may_take_its_time_and_so_may_many() -> None:
     run(test())
 
 
-def test_slow_handlers_have_a_maximum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes_module, "UNDER_WAY_MAX", 3)
+def test_unfinished_frames_of_many_connections_have_a_maximum(caplog: pytest.LogCaptureFixture) -> None:
+    most_of_a_frame = struct.pack(">i", FRAME_SIZE_MAX - 4) + bytes(15 << 20)
+    count, bytes_max = 20, 40 << 20
+
+    async def test() -> None:
+        async with serving(unfinished_bytes_max=bytes_max) as running:
+            loop, server = asyncio.get_running_loop(), running.server
+            modest = await running.raw()
+            half = len(ask()) // 2
+            modest.writer.write(ask()[:half])
+            hogs = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(count)]
+            tracemalloc.start()
+            try:
+                for hog in hogs:
+                    hog.setblocking(False)
+                sent = await asyncio.gather(
+                    *(loop.sock_sendall(hog, most_of_a_frame) for hog in hogs), return_exceptions=True
+                )
+                await until(lambda: len(server.channels) <= 1 + bytes_max // len(most_of_a_frame))
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+                for hog in hogs:
+                    hog.close()
+            assert peak < 1.5 * bytes_max  # and not the 300 MiB that were sent: buffers grow by more than they need
+            assert sum(isinstance(end, ConnectionError) for end in sent) >= count // 2
+            modest.writer.write(ask()[half:])
+            assert len(await modest.commands(1)) == 1
+
+    with caplog.at_level(logging.WARNING, "cometmq.net"):
+        run(test())
+    told = [record.getMessage() for record in caplog.records if "unfinished frames" in record.getMessage()]
+    assert len(told) >= count - bytes_max // len(most_of_a_frame)
+    assert f"of the {FRAME_SIZE_MAX} bytes of a frame" in told[0]
+    assert told[0].endswith(f"of the {bytes_max} allowed")
+
+
+def test_frames_that_were_finished_do_not_count(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with serving(unfinished_bytes_max=1 << 20) as running:
+            peer = await running.raw()
+            data = encode_command(GetMaxOffset("t", 1).command(bytes(700_000)))
+            for _ in range(5):
+                peer.writer.write(data)
+                assert len(await peer.commands(1)) == 1
+
+    with caplog.at_level(logging.WARNING, "cometmq.net"):
+        run(test())
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("limit", "most"), [("UNDER_WAY_MAX", 3), ("UNDER_WAY_BYTES_MAX", 3_500)])
+def test_slow_handlers_have_a_maximum(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
+    monkeypatch.setattr(routes_module, limit, most)
 
     async def test() -> None:
         async with serving() as running:
             peer = await running.raw()
-            slow = [encode_command(GetMinOffset("t", at).command()) for at in range(5)]
+            slow = [encode_command(GetMinOffset("t", at).command(bytes(1_000))) for at in range(5)]
             peer.writer.write(b"".join(slow) + ask())
             codes = sorted(answer.code for answer in await peer.commands(6))
             busy = int(ResponseCode.SYSTEM_BUSY)
