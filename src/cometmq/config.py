@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,6 +22,9 @@ _S = TypeVar("_S")
 NEAR: Final = (
     0.8  # as alike as a slip of the pen: `aclEnable` is nearest to `traceTopicEnable`, and means another thing
 )
+
+# Keys that size Java's pools of threads, or say how long a request may wait in the queue of one.
+_JAVA_THREADS: Final = re.compile(r"waitTimeMillsIn\w+Queue|\w+Threads|\w*ThreadPool(Nums|QueueCapacity)")
 
 
 def read_properties(path: str | Path) -> dict[str, str]:
@@ -98,7 +102,11 @@ def unknown_keys(values: Iterable[str], sections: Iterable[type]) -> list[str]:
     known = {key for cls in sections for key in keys_of(cls)}
     warnings = []
     for key in values:
-        if key not in known:
+        if key in known:
+            continue
+        if _JAVA_THREADS.fullmatch(key):
+            warnings.append(f"the key {key} has no effect: no request waits for a thread here, so nothing is to be set")
+        else:
             near = difflib.get_close_matches(key, known, n=1, cutoff=NEAR)
             hint = f"; did you mean {near[0]}?" if near else ""
             warnings.append(f"the key {key} is not known and has no effect{hint}")

@@ -18,10 +18,14 @@ INTRODUCTION = """\
 
 Files are those of Apache RocketMQ: `key=value` lines, with its keys. `cometmq broker -c broker.conf` reads the
 broker's and the store's keys from one file, `cometmq namesrv -c namesrv.conf` the name server's. A key that is not
-known is accepted with a warning that names the nearest known one, if one is near. Keys that size Java's threads and
-their queues (`sendMessageThreadPoolNums`, `waitTimeMillsInSendQueue`) are such: no request waits in a queue here. Sends
-beyond `sendThreadPoolQueueCapacity` that wait for the disk are turned away, and so are all for a moment after a write
-that took longer than `osPageCacheBusyTimeOutMills` (code 2, as upstream).
+known is accepted with a warning that names the nearest known one, if one is near.
+
+Keys that size Java's threads, or limit the time in their queues (`sendMessageThreadPoolNums`,
+`waitTimeMillsInSendQueue`), have no effect, and a warning says so: a request is served in the moment in which it is
+read, and until then it waits in its socket, where TCP holds back its sender. An overloaded broker does not grow: sends
+beyond `sendThreadPoolQueueCapacity` that wait for the disk are turned away, and so are, unless
+`brokerFastFailureEnable=false`, those that came while a write took longer than `osPageCacheBusyTimeOutMills` (code 2,
+SYSTEM_BUSY, as upstream: producers try another broker).
 
 Defaults are those of Apache RocketMQ 5.5.0, with three exceptions: `flushDiskType` is `SYNC_FLUSH`, so an
 acknowledged message is on disk; `bindAddress` is loopback; `brokerIP1`, where it is not set, is the address the

@@ -1,9 +1,16 @@
 """Flow control: when a send is turned away at once instead of waiting in a queue that grows.
 
+A send is stored in the turn of the event loop in which it is read, and what is not read yet waits in its socket, where
+TCP holds back its sender. So there is no queue of requests to clean, and a send can wait for two things only: for the
+disk, with as many others as are allowed, and for the loop, while a write stands still. Those who came meanwhile are
+turned away, so that they go to another broker; the next ones try again.
+
 Mirrors: BrokerFastFailure, SendMessageProcessor.rejectRequest.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
@@ -20,6 +27,7 @@ class Admission:
         self._waiting_max = config.send_thread_pool_queue_capacity
         self._busy_s = config.os_page_cache_busy_time_out_mills / 1000
         self._enabled = config.broker_fast_failure_enable
+        self._busy = False
 
     @property
     def is_open(self) -> bool:
@@ -42,5 +50,11 @@ class Admission:
                 f"{len(durability.waiters)} sends wait for the disk",
             )
         if self._enabled and durability.last_write_s > self._busy_s:
-            durability.last_write_s = 0.0  # the next send tries again
+            if not self._busy:
+                self._busy = True
+                asyncio.get_running_loop().call_soon(self._try_again)  # when all that came meanwhile is read
             raise RequestRefused("SYSTEM_BUSY", "[PC_SYNCHRONIZED]broker busy, start flow control for a while")
+
+    def _try_again(self) -> None:
+        self._busy = False
+        self._durability.last_write_s = 0.0

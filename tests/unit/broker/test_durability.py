@@ -96,6 +96,23 @@ async def test_too_many_waiting_sends_are_turned_away(broker: StartBroker, monke
         assert codes.count(ResponseCode.SUCCESS) == 10
 
 
+async def test_those_who_came_during_a_slow_write_are_turned_away_and_the_next_are_not(broker: StartBroker) -> None:
+    async with broker(osPageCacheBusyTimeOutMills="0") as (_, channel):  # every write is a slow one
+        assert (await channel.exchange(send().command(b"slow"))).code == ResponseCode.SUCCESS
+        for _ in range(2):
+            meanwhile = await asyncio.gather(*[channel.exchange(send().command(b"x")) for _ in range(5)])
+            assert {answer.code for answer in meanwhile} == {ResponseCode.SYSTEM_BUSY}
+            assert meanwhile[0].remark == "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+            assert (await channel.exchange(send().command(b"later"))).code == ResponseCode.SUCCESS
+        assert [bytes(record.body) for record in await pulled(channel)] == [b"slow", b"later", b"later"]
+
+
+async def test_without_fast_failure_nobody_is_turned_away_for_a_slow_write(broker: StartBroker) -> None:
+    async with broker(osPageCacheBusyTimeOutMills="0", brokerFastFailureEnable="false") as (_, channel):
+        for _ in range(3):
+            assert (await channel.exchange(send().command(b"x"))).code == ResponseCode.SUCCESS
+
+
 async def test_a_flush_by_someone_else_answers_too(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     write = CommitLog.write
 

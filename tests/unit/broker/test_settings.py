@@ -47,11 +47,19 @@ def test_a_port_must_leave_room_for_its_neighbours(port: str) -> None:
         ("brokername", "; did you mean brokerName?"),
         ("aclEnable", ""),
         ("storePathConsumeQueue", ""),  # storePathCommitLog would be another thing
-        ("sendMessageThreadPoolNums", ""),
     ],
 )
 def test_an_unknown_key_is_told_with_what_was_meant_if_that_is_clear(key: str, hint: str) -> None:
     assert load_settings({key: "1"}).warnings == (f"the key {key} is not known and has no effect{hint}",)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["waitTimeMillsInSendQueue", "sendMessageThreadPoolNums", "pullThreadPoolQueueCapacity", "serverWorkerThreads"],
+)
+def test_who_sizes_threads_is_told_that_there_is_nothing_to_set(key: str) -> None:
+    (warning,) = load_settings({key: "1", "sendThreadPoolQueueCapacity": "1"}).warnings
+    assert warning == f"the key {key} has no effect: no request waits for a thread here, so nothing is to be set"
 
 
 @pytest.mark.parametrize(
