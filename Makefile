@@ -44,7 +44,7 @@ fault: $(VENV)/.dev ## kills, power cuts and failing disks in full numbers, for 
 	FAULT_SHARE=$(or $(SHARE),1) FAULT_SEED=$(SEED) $(BIN)/pytest -s tests/fault tests/spark/test_kills.py $(ARGS)
 
 bench: $(VENV)/.dev ## CometMQ beside Apache RocketMQ 5.5.0, its SDK and its Spark source beside others; writes docs/performance.md
-	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; $(BIN)/python -m bench.spark || status=$$?; exit $$status)
+	$(BIN)/python -m bench $(ARGS)$(if $(ARGS),,; status=$$?; $(BIN)/python -m bench.sdk || status=$$?; $(BIN)/python -m bench.spark || status=$$?; $(BIN)/python -m bench.unacknowledged || status=$$?; exit $$status)
 
 soak: $(VENV)/.dev ## ten idle minutes and a million messages through the SDK: nothing grows, nothing is lost
 	$(BIN)/python -m bench.soak $(ARGS)
