@@ -7,6 +7,7 @@ many scenarios in a go because starting a JVM takes longer than most of them.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -129,6 +130,13 @@ class Program:
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()
+
+    def pause(self) -> None:
+        """Stop it where it is: its connections stay open, and it says nothing."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def finish(self) -> Outcome:
         """Wait for the end."""

@@ -34,6 +34,7 @@ from cometmq.wire.requests.send import SendMessageV2
 pytestmark = pytest.mark.timeout(900)
 
 QUEUES = 4
+WAYS = ("orderly", "concurrent", "broadcast")
 WAIT_S = 90
 MOVED_WITHIN_S = 10
 LOCK_MS = 4_000  # 60 s by default; the clients below lock as much more often than theirs
@@ -176,6 +177,26 @@ def check_order(deliveries: Sequence[Got], count: int) -> None:
     assert len(bodies(deliveries)) == count
 
 
+def hold(way: str, *members: Member) -> bool:
+    """Whether they have all queues, in fair shares."""
+    held = [member.holds(way) for member in members]
+    sizes = {len(queues) for queues in held}
+    return (
+        sorted(number for queues in held for number in queues) == list(range(QUEUES)) and max(sizes) - min(sizes) <= 1
+    )
+
+
+def share(*members: Member) -> None:
+    for way in ("orderly", "concurrent"):
+        await_that(f"{[member.name for member in members]} share the queues, {way}", lambda w=way: hold(w, *members))
+
+
+def consume(count: int, *members: Member) -> None:
+    for way in WAYS:
+        goals = [(member, len(member.got(way)) + count) for member in members]
+        await_that(f"everyone gets messages, {way}", lambda w=way, g=goals: all(len(m.got(w)) >= n for m, n in g))
+
+
 @pytest.fixture(scope="module")
 def members_cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(server_kind, tmp_path_factory.mktemp("members"), conf={LOCK_KEY: LOCK_MS})
@@ -188,32 +209,13 @@ def members_cluster(server_kind: Kind, tmp_path_factory: pytest.TempPathFactory)
 @pytest.mark.parametrize("client", JAVA_MEMBERS, ids=lambda client: client.name)
 def test_members_come_and_go(members_cluster: Cluster, client: Client, tmp_path: Path) -> None:
     cluster, running = members_cluster, []
-    topics = {way: f"{client.prefix}_members_{way}" for way in ("orderly", "concurrent", "broadcast")}
+    topics = {way: f"{client.prefix}_members_{way}" for way in WAYS}
     make_topics(cluster, list(topics.values()))
 
     def join(name: str) -> Member:
         member = Member(name, client, cluster, "member", tmp_path)
         running.append(member)
         return member
-
-    def hold(way: str, *members: Member) -> bool:
-        held = [member.holds(way) for member in members]
-        sizes = {len(queues) for queues in held}
-        return (
-            sorted(number for queues in held for number in queues) == list(range(QUEUES))
-            and max(sizes) - min(sizes) <= 1
-        )
-
-    def share(*members: Member) -> None:
-        for way in ("orderly", "concurrent"):
-            await_that(
-                f"{[member.name for member in members]} share the queues, {way}", lambda w=way: hold(w, *members)
-            )
-
-    def consume(count: int, *members: Member) -> None:
-        for way in topics:
-            goals = [(member, len(member.got(way)) + count) for member in members]
-            await_that(f"everyone gets messages, {way}", lambda w=way, g=goals: all(len(m.got(w)) >= n for m, n in g))
 
     try:
         first, second = join("first"), join("second")

@@ -145,6 +145,7 @@ final class Members {
         consumer.setNamesrvAddr(session.namesrv);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPollNameServerInterval(1_000);
+        consumer.setHeartbeatBrokerInterval(Integer.getInteger("interop.heartbeatMs", 30_000));
         consumer.setPersistConsumerOffsetInterval(500);
         consumer.setAwaitTerminationMillisWhenShutdown(2_000);
         consumer.setConsumeThreadMin(4);
