@@ -97,7 +97,7 @@ def _bar(side: str, value: float, scale: float, y: int, unit: str) -> list[str]:
 
 def number(value: float, unit: str) -> str:
     """A value with the digits that its unit deserves."""
-    if unit in ("msg/s", "rows/s"):
+    if unit in ("msg/s", "rows/s", "messages"):
         return f"{value:,.0f}"
     return f"{value:.2f}" if unit == "s" else f"{value:.3f}" if value < 1 else f"{value:,.1f}"
 

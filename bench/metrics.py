@@ -34,6 +34,7 @@ METRICS = (
     Metric("delivery_p99", "Producer to consumer at 1,000 msg/s, p99", "ms", "delivery", "p99_ms", False),
     Metric("timers_p99", "100,000 timers in 5 s: how late, p99", "ms", "timers", "p99_ms", False),
     Metric("timers_worst", "100,000 timers in 5 s: how late, worst", "ms", "timers", "worst_ms", False),
+    Metric("timers_early", "100,000 timers in 5 s: delivered early", "messages", "timers", "early", False),
     Metric("cold_p99", "Sends beside a reader of cold data, p99", "ms", "cold", "p99_ms", False),
     Metric("cold_slowdown", "The same, in units of the p99 without the reader", "×", "cold", "slowdown", False),
     Metric("sync_sends", "Sends, pipelined, SYNC_FLUSH", "msg/s", "sync_sends", "rate_per_s", True),

@@ -231,14 +231,20 @@ def _measure_cold(plan: Plan, result: Result) -> None:
             side.stop()
         for round_number in range(1, plan.rounds + 1):
             for name in order(plan.pair, round_number):
-                side = sides[name]
-                cold.drop_pages(side.broker.store / "commitlog")
-                side.start()
-                seed = plan.seed + round_number
-                values = _drive(Job.of(COLD, side.address, plan.prelude_s(), plan.duration_s(COLD), seed, side.pids))
-                side.stop()
+                what = f"round {round_number}/{plan.rounds}  {COLD.name:<10} {name:<10}"
+                values = until_valid(partial(_cold_turn, plan, sides[name], round_number), what)
                 result.runs.append(Run(name, round_number, COLD.name, values))
                 say(_line(round_number, plan.rounds, COLD.name, name, values))
+
+
+def _cold_turn(plan: Plan, side: Side, round_number: int) -> dict[str, float]:
+    cold.drop_pages(side.broker.store / "commitlog")
+    side.start()
+    try:
+        seed = plan.seed + round_number
+        return _drive(Job.of(COLD, side.address, plan.prelude_s(), plan.duration_s(COLD), seed, side.pids))
+    finally:
+        side.stop()
 
 
 # --- a slave that starts empty

@@ -84,6 +84,19 @@ def test_bounds_are_inclusive(gate: Gate, ratio: float, holds: bool) -> None:
     assert gate.holds(ratio) is holds
 
 
+def test_no_single_run_may_be_beyond_some_gates() -> None:
+    made = result()
+    late = [run for run in made.runs if run.side == "comet" and "worst_ms" in run.values]
+    assert all(verdict.passed for verdict in judge(made) if verdict.gate.metric == "timers_worst")
+    late[0].values["worst_ms"] = 1_000.5
+    assert [v.value for v in judge(made) if v.gate.metric == "timers_worst" and not v.passed] == [1_000.5]
+    early = [verdict for verdict in judge(made) if verdict.gate.metric == "timers_early"]
+    assert [verdict.passed for verdict in early] == [False]  # a median of 3 messages
+    for run in made.runs:
+        run.values.update(early=0) if "early" in run.values else None
+    assert [verdict.passed for verdict in judge(made) if verdict.gate.metric == "timers_early"] == [True]
+
+
 def test_ratios_need_both_sides() -> None:
     assert len(judge(result())) == len(GATES)
     one_sided = result()
