@@ -40,6 +40,7 @@ from cometmq.broker.handlers.resets import ResetHandlers
 from cometmq.broker.handlers.runtime_info import RuntimeInfo
 from cometmq.broker.handlers.send import Send
 from cometmq.broker.handlers.topics import TopicHandlers
+from cometmq.broker.handlers.tracking import TrackingHandlers
 from cometmq.broker.housekeeping import Housekeeping, Job
 from cometmq.broker.inner_batches import refuse_stray_number
 from cometmq.broker.inner_messages import InnerMessages
@@ -247,6 +248,7 @@ class Broker:
             GroupHandlers(config, groups, offsets),
             ResetHandlers(config, topics, groups, members, offsets, store),
             QueryHandlers(store),
+            TrackingHandlers(config, self._clock, topics, members, offsets, filters, store),
             CleaningHandlers(topics, store, upkeep),
             runtime_info := RuntimeInfo(config, self._clock, store, durability, core.role, core.reads, core.told),
         )

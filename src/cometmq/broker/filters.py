@@ -28,6 +28,7 @@ from cometmq.model import properties
 from cometmq.model.names import RETRY_PREFIX
 from cometmq.model.subscription import SQL92, SubscriptionData, is_tag_type
 from cometmq.store.reader import Matches, RecordFilter
+from cometmq.wire import fastjson
 from cometmq.wire.record import Buffer, properties_of
 from cometmq.wire.requests.consume import PullMessage
 
@@ -111,6 +112,11 @@ class Filters(Saved):
 
     def get(self, topic: str, group: str) -> FilterData | None:
         return self._found.get(topic, {}).get(group)
+
+    def described(self, topic: str, group: str) -> str:
+        """The expression of a group as a text for operators."""
+        found = self.get(topic, group)
+        return "null" if found is None else fastjson.dumps(found.to_json(self._bloom.bit_count)).decode()
 
     def matcher(self, subscription: SubscriptionData) -> Matches | None:
         """As the function of this name; with `filterSupportRetry`, retried messages are asked what their topic asks."""

@@ -382,6 +382,17 @@ class Store:
         found = [self._extension.code_at(topic, queue_id, code) if code <= ADDRESS_MAX else code for code in codes]
         return [NEVER if code is None else code for code in found]
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue ever had a message."""
+        return self._queue(topic, queue_id) is not None
+
+    def units(self, topic: str, queue_id: int, offset: int, count: int) -> list[tuple[int, int, int]]:
+        """(place, size, code) of messages from `offset` on, all of one file; a topic of batches has none."""
+        queue = self._table.queues.get((topic, queue_id))
+        units = b"" if queue is None else self._table.units(queue, offset, count)
+        codes = self.unit_codes(topic, queue_id, offset, count)
+        return [(place, size, code) for (place, size, _), code in zip(UNIT.iter_unpack(units), codes, strict=True)]
+
     # Retention
 
     def clean_expired(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .entry import Entry
-from .values import variant
+from .values import both, is_readable_time, is_time, is_whole, variant
 
 ENTRIES: Final = (
     Entry(
@@ -79,5 +79,25 @@ ENTRIES: Final = (
         where="code",
         codes=frozenset({36}),
         when=lambda one: one.variant.endswith(" 351") and (str(one.java)[:2], str(one.comet)[:2]) == ("0", "17"),
+    ),
+    Entry(
+        title="Times of consumption",
+        kind="mask",
+        why="When messages were stored, and how long the next one has waited.",
+        where="body.json.consumeTimeSpanSet.*",
+        codes=frozenset({303}),
+        when=lambda one: (
+            both(is_time)(one)
+            or both(is_readable_time)(one)
+            or (one.where.endswith("delayTime") and both(is_whole)(one))
+        ),
+    ),
+    Entry(
+        title="Places in the log that a queue knows",
+        kind="mask",
+        why="They depend on everything else that the broker has stored.",
+        where="body.json.queueData.*physicOffset",
+        codes=frozenset({321}),
+        when=both(is_whole),
     ),
 )

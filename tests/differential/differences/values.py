@@ -28,6 +28,10 @@ def is_time(value: Any) -> bool:
     return isinstance(value, int | str) and str(value).isdigit() and int(value) > _TIME_MIN_MS
 
 
+def is_readable_time(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"20\d\d-\d\d-\d\d#\d\d:\d\d:\d\d:\d{3}", value) is not None
+
+
 def is_whole(value: Any) -> bool:
     return isinstance(value, int | str) and str(value).isdigit()
 
