@@ -48,6 +48,7 @@ BATCH_COUNT: Final = 500
 BODY_SIZE_MAX: Final = 16
 IN_FLIGHT: Final = 64
 LATE_S_MAX: Final = 300
+ANSWER_MS_MAX: Final = 30_000  # on a busy machine; how long it took is kept
 SAMPLES: Final = 10
 
 
@@ -76,12 +77,13 @@ async def measure(result: Result, count: int, at_once: int, invisible_s: int, fo
             began = time.monotonic()
             await _pop(channel, count, at_once, began + invisible_s, memory)
             took_s = time.monotonic() - began
-            came = await _come_back(channel, count, memory, began + invisible_s + LATE_S_MAX)
+            came, slowest_s = await _come_back(channel, count, memory, began + invisible_s + LATE_S_MAX)
         finally:
             channel.close()
     values = {
         "messages": count, "came_back": came, "rate_per_s": round(count / took_s, 1), "first_mb": memory.first_mb,
         "peak_mb": memory.peak_mb, "grown_mb": round(memory.peak_mb - memory.first_mb, 1),
+        "slowest_answer_s": round(slowest_s, 3),
     }  # fmt: skip
     result.runs.append(Run("comet", 1, "unacknowledged", values))
 
@@ -119,17 +121,19 @@ def _count(reply: PopMessageReply) -> int:
     return sum(part.count(",") + 1 for part in parts if part)
 
 
-async def _come_back(channel: Channel, count: int, memory: Memory, until: float) -> int:
-    """Wait until all are in the retry topic; says how many are."""
-    said, came = 0, 0
-    while came < count and time.monotonic() < until:
-        await asyncio.sleep(1)
-        answer = await channel.exchange(GetMaxOffset(f"%RETRY%{GROUP}_{TOPIC}", 0).command())
+async def _come_back(channel: Channel, count: int, memory: Memory, until: float) -> tuple[int, float]:
+    """Wait until all are in the retry topic; says how many are, and how long the slowest answer took meanwhile."""
+    said, came, slowest_s = 0, 0, 0.0
+    request = GetMaxOffset(f"%RETRY%{GROUP}_{TOPIC}", 0)
+    while came < count and (asked := time.monotonic()) < until:
+        answer = await channel.exchange(request.command(), timeout_ms=ANSWER_MS_MAX)
+        slowest_s = max(slowest_s, time.monotonic() - asked)
         came = int(answer.ext["offset"]) if answer.code == ResponseCode.SUCCESS else 0
         if came * SAMPLES // count > said:
             said = came * SAMPLES // count
             memory.note(came, "came back")
-    return came
+        await asyncio.sleep(0.2)
+    return came, slowest_s
 
 
 def judge(result: Result) -> Iterator[tuple[bool, str]]:

@@ -180,10 +180,6 @@ class TimerLog:
                 return
             pos = unit.previous_pos
 
-    def units(self, last_pos: int) -> list[tuple[int, TimerUnit]]:
-        """The units of a slot in the order they were put. Any thread."""
-        return list(self.chain(last_pos))[::-1]
-
     def walk(self, pos: int) -> Iterator[tuple[int, TimerUnit]]:
         """The units from an aligned position on, in the order they were put. Any thread."""
         while (fd := self._fds.get(pos - pos % self._file_size)) is not None:

@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import StartBroker
 
 from cometmq.broker.inner_messages import InnerMessage
-from cometmq.broker.timer.open_slots import Due, OpenSlot
+from cometmq.broker.timer.open_slots import Due, OpenSlot, Strip
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage, deliver_time_ms, precision_ms
 from cometmq.errors import RequestRefused
 from cometmq.model import properties
@@ -156,6 +156,41 @@ def test_strips_are_taken_at_their_end_in_the_logs_order() -> None:
     assert slot.done(20_000)
     assert not slot.done(10_999)
     assert slot.next_ms() == slot.end_ms
+
+
+def cpu_s_of_taking(count: int) -> float:
+    """CPU time that it takes to make ready so many that are due at one moment, a chunk at a time."""
+    strip = Strip()
+    for number in range(count, 0, -1):
+        strip.add(Due(number, 1, number, 1, 0))
+    strip.turn_round()
+    taken = []
+    began = time.process_time()
+    while strip.is_waiting:
+        dues = strip.first(200)
+        taken.append(dues[0].pos)
+        strip.made(len(dues), [])
+    took = time.process_time() - began
+    assert taken == list(range(1, count + 1, 200))
+    return took
+
+
+def test_many_that_are_due_at_one_moment_are_taken_at_a_price_each() -> None:
+    few, many = min(cpu_s_of_taking(10_000) for _ in range(3)), min(cpu_s_of_taking(400_000) for _ in range(2))
+    assert many < 120 * few  # forty times as many; several hundred times the work if the rest were moved each time
+
+
+def test_what_is_left_of_a_strip_is_known() -> None:
+    slot = OpenSlot(10_000, 1000)
+    for number in (3, 2, 1):
+        slot.add(10_001, Due(number, 1, number, 1, 0))
+    slot.markers.extend((9, 8))
+    slot.turn_round()
+    (strip,) = slot.due(20_000)
+    strip.made(1, [])
+    assert [due.pos for due in strip.first(9)] == [2, 3]
+    assert slot.markers == [8, 9]
+    assert slot.waiting() == [2, 3, 8, 9]
 
 
 # --- recall handles

@@ -32,7 +32,7 @@ def place(files: TimerFiles, number: int, slot_ms: int = NOW_MS, magic: int = 1)
 
 def offsets(files: TimerFiles, slot_ms: int = NOW_MS) -> list[int]:
     slot = files.wheel.slot(slot_ms)
-    return [] if slot is None else [unit.offset // 100 for _, unit in files.log.units(slot.last_pos)]
+    return [] if slot is None else [unit.offset // 100 for _, unit in reversed([*files.log.chain(slot.last_pos)])]
 
 
 def test_a_unit_is_laid_out_as_the_original_lays_it_out(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_half_delivered_slot_keeps_what_waits(tmp_path: Path, kept: list[int])
     slot = files.wheel.slot(NOW_MS)
     assert slot is not None
     assert slot.number == len(kept)
-    left = [unit for _, unit in files.log.units(slot.last_pos)]
+    left = [unit for _, unit in reversed([*files.log.chain(slot.last_pos)])]
     assert [unit.offset // 100 for unit in left if not unit.magic & DELETE] == kept
 
 

@@ -85,17 +85,9 @@ class Dequeue:
         """Bring the slots up to this time into memory."""
         loop = asyncio.get_running_loop()
         while (slot_ms := self._slots.next_closed_ms) is not None and slot_ms <= time_ms:
-            found = self._files.wheel.slot(slot_ms)
-            units = await loop.run_in_executor(None, self._files.log.units, found.last_pos) if found else []
             slot = OpenSlot(slot_ms, self._slots.precision_ms)
-            markers = []
-            for pos, unit in units:
-                if unit.magic & DELETE and not unit.magic & ROLL:
-                    slot.markers.append(pos)
-                    markers.append((unit.offset, unit.size))
-                else:
-                    due = Due(pos, unit.magic, unit.offset, unit.size, unit.write_time_ms)
-                    slot.add(unit.due_ms, due)
+            found = self._files.wheel.slot(slot_ms)
+            markers = await loop.run_in_executor(None, self._fill, slot, found.last_pos) if found else []
             for record in await self._records(markers):
                 recalls = None if record is None else record.properties.get(properties.TIMER_DEL_UNIQKEY)
                 if record is not None and recalls is not None:
@@ -103,6 +95,18 @@ class Dequeue:
                     # If it was late, it is in another slot than what it recalls.
                     self._slots.recall(recalls, int(record.properties[properties.TIMER_OUT_MS]))
             self._slots.opened(slot)
+
+    def _fill(self, slot: OpenSlot, last_pos: int) -> list[tuple[int, int]]:
+        """Read what is in a slot, in a thread: it may be a million. Returns where the marks of recall are."""
+        markers = []
+        for pos, unit in self._files.log.chain(last_pos):
+            if unit.magic & DELETE and not unit.magic & ROLL:
+                slot.markers.append(pos)
+                markers.append((unit.offset, unit.size))
+            else:
+                slot.add(unit.due_ms, Due(pos, unit.magic, unit.offset, unit.size, unit.write_time_ms))
+        slot.turn_round()  # the last came first
+        return markers[::-1]
 
     async def _records(self, ranges: list[tuple[int, int]]) -> list[Record | None]:
         if not ranges:
@@ -125,7 +129,7 @@ class Dequeue:
         """Use the time before the next is due: what is ready is stored at once when its time has come."""
         for slot in self._slots.in_order():
             for strip in slot.strips.values():
-                while strip.waiting:
+                while strip.is_waiting:
                     next_ms = self._slots.next_ms()
                     due = next_ms is not None and next_ms <= self._clock.now_ms()
                     if due or stopped() or self._ready_bytes >= READY_BYTES_MAX:

@@ -6,7 +6,7 @@ when its end has come: nothing is early, and what is late is late by one strip. 
     slot T   ┃strip 0┃strip 1┃ …      delivered at T + width, T + 2·width, …
     strip    ready · waiting          ready: read from the log and made, so that only the storing is left
 
-Memory: 32 bytes for each waiting message of the open slots, which are those of the next ticks and the unfinished;
+Memory: 32 to 64 bytes for each waiting message of the open slots, which are those of the next ticks and the unfinished;
 what is ready has a maximum that `service` keeps.
 """
 
@@ -37,18 +37,36 @@ class Due(NamedTuple):
 class Strip:
     """What is due at one moment."""
 
-    __slots__ = ("ready", "waiting")
+    __slots__ = ("_taken", "_waiting", "ready")
 
     def __init__(self) -> None:
         self.ready: deque[Ready] = deque()
-        self.waiting = array("q")
+        self._waiting = array("q")
+        self._taken = 0  # numbers at the front that are done with: a million due at once must not be moved each time
 
     def __bool__(self) -> bool:
-        return bool(self.ready or self.waiting)
+        return bool(self.ready or self._waiting)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether not all of it is ready."""
+        return bool(self._waiting)
+
+    def add(self, due: Due) -> None:
+        self._waiting.extend((due.pos, due.offset, due.size << 4 | due.magic, due.write_time_ms))
+
+    def turn_round(self) -> None:
+        """Let the last one be the first; nothing is taken yet."""
+        for at in range(FIELDS):
+            self._waiting[at::FIELDS] = self._waiting[at::FIELDS][::-1]
+
+    def positions(self) -> list[int]:
+        """Of everything that is left."""
+        return [*(one.pos for one in self.ready), *self._waiting[self._taken :: FIELDS]]
 
     def first(self, count: int) -> list[Due]:
         """The first of those that are not ready."""
-        some = self.waiting[: count * FIELDS]
+        some = self._waiting[self._taken : self._taken + count * FIELDS]
         return [
             Due(pos, size & 0xF, offset, size >> 4, write_time_ms)
             for pos, offset, size, write_time_ms in zip(*(some[at::FIELDS] for at in range(FIELDS)), strict=True)
@@ -56,7 +74,10 @@ class Strip:
 
     def made(self, count: int, ready: list[Ready]) -> None:
         """The first `count` are ready: these are left of them."""
-        del self.waiting[: count * FIELDS]
+        self._taken += count * FIELDS
+        if 2 * self._taken >= len(self._waiting):
+            del self._waiting[: self._taken]
+            self._taken = 0
         self.ready.extend(ready)
 
 
@@ -81,7 +102,13 @@ class OpenSlot:
         if due_ms:
             past_ms = min(max(due_ms - self.slot_ms, 1), end_ms - self.slot_ms)
             end_ms = self.slot_ms + -(-past_ms // self.width_ms) * self.width_ms
-        self.strips[end_ms].waiting.extend((due.pos, due.offset, due.size << 4 | due.magic, due.write_time_ms))
+        self.strips[end_ms].add(due)
+
+    def turn_round(self) -> None:
+        """What was added last comes first."""
+        self.markers.reverse()
+        for strip in self.strips.values():
+            strip.turn_round()
 
     def due(self, now_ms: int) -> Iterator[Strip]:
         """The strips whose end has come and that hold anything."""
@@ -103,6 +130,5 @@ class OpenSlot:
         """Positions of the units that are still needed, in the log's order."""
         positions = list(self.markers)
         for strip in self.strips.values():
-            positions += [one.pos for one in strip.ready]
-            positions += strip.waiting[::FIELDS]
+            positions += strip.positions()
         return sorted(positions)
