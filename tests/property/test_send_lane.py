@@ -190,7 +190,7 @@ async def served(
         return left
 
     server.lane = counting if quick and lane is not None else None
-    channel = server._accept()
+    channel = server._accept(server._on_request)
     channel.connection_made(wire)
     stream = b"".join(request(dice, opaque) for opaque in range(REQUESTS))
     for piece in pieces(dice, stream):
