@@ -1,4 +1,7 @@
-"""`python -m bench.spark`: measure, judge, write. Exit code 0: all gates hold; 1: one does not; 2: not measured."""
+"""`python -m bench.spark`: measure, judge, write. Exit code 0: all gates hold; 1: one does not; 2: not measured.
+
+Every run is kept as soon as it has ended. Of a benchmark that was broken off, `--report` makes the page's section.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         if options.report:
-            report.write(Result.load(path_of(LATEST)))
-            return 0
+            kept = Result.load(path_of(LATEST))
+            report.write(kept)
+            return _judged(kept)
         return _run(options)
     except (CannotMeasure, Invalid, ServerFailed, CometError, FileNotFoundError) as fault:
         say(f"not measured: {fault}")
@@ -62,12 +66,22 @@ def _run(options: argparse.Namespace) -> int:
         "kafka_source": SOURCE_VERSION,
     }
     result = Result.begin(options.name or (LATEST if whole else "scratch/spark"), options.seed, rounds, settings)
-    with tempfile.TemporaryDirectory(prefix="cometmq-bench-", dir=options.scratch) as scratch:
-        folder = Path(scratch) / "spark"
-        measure(Plan(sides, loads, rounds, rows, rows // SINK_SHARE, result.seed, folder), result)
-    result.save()
+    try:
+        with tempfile.TemporaryDirectory(prefix="cometmq-bench-", dir=options.scratch) as scratch:
+            folder = Path(scratch) / "spark"
+            measure(Plan(sides, loads, rounds, rows, rows // SINK_SHARE, result.seed, folder), result)
+    except BaseException:
+        if result.runs:
+            say(f"broken off; {len(result.runs)} runs are kept in {path_of(result.name)}")
+            _judged(result)
+        raise
     if whole:
         report.write(result)
+    return _judged(result)
+
+
+def _judged(result: Result) -> int:
+    """Print figures and gates; returns the exit code."""
     print(report.table(result))
     verdicts = judge(result)
     for verdict in verdicts:
@@ -88,7 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="of the message bodies; printed in the result")
     parser.add_argument("--name", help=f"of the result in bench/results ({LATEST})")
     parser.add_argument("--scratch", help="where stores are kept while it runs; wants 12 GB (the temporary folder)")
-    parser.add_argument("--report", action="store_true", help="write the section again from the result in the tree")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="write the section again from what is kept, also of a run that was broken off",
+    )
     return parser
 
 

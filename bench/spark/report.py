@@ -37,10 +37,11 @@ def table(result: Result) -> str:
 
 def section(result: Result) -> str:
     settings = result.settings
+    rounds = max((run.round for run in result.runs), default=0)  # fewer than were meant, if it was broken off
     facts = (
         f"{settings['rows']:,} messages of {settings['body_size']} bytes in {settings['queues']} queues; sinks write "
         f"{settings['sink_rows']:,}. Spark {settings['spark']} on {settings['cores']} cores, its Kafka source "
-        f"{settings['kafka_source']}. Median of {result.rounds} runs (in brackets: lowest to highest); pure Python "
+        f"{settings['kafka_source']}. Median of {rounds} runs (in brackets: lowest to highest); pure Python "
         f"once. Commit `{result.commit}`, {result.date[:10]}, seed {result.seed}. "
         f"Load average before the run: {result.machine['load_before']}."
     )

@@ -14,6 +14,7 @@ import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 from tests.original.jars import class_path
 
@@ -29,6 +30,12 @@ from bench.tally import Invalid
 from bench.workloads import BODY_SIZE
 
 
+class Runner(Protocol):
+    """What a `SparkProgram` does."""
+
+    def run(self, job: Job) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True)
 class Plan:
     sides: tuple[SideName, ...]
@@ -41,7 +48,7 @@ class Plan:
 
 
 def measure(plan: Plan, result: Result) -> None:
-    """Run everything in the plan; runs are added to the result as they end."""
+    """Run everything in the plan; each run is added to the result, and that is saved, as it ends."""
     jars = class_path(source_jars()) if "kafka" in plan.sides else ""  # all of CometMQ's turns have them too
     with ExitStack() as running:
         running.callback(shutil.rmtree, plan.scratch, ignore_errors=True)
@@ -64,7 +71,7 @@ def measure(plan: Plan, result: Result) -> None:
             places = dataclasses.replace(places, namesrv=pure.namesrv_address, broker=pure.address)
             with SparkProgram(plan.scratch / "spark-pure", jars, pure=True) as spark:
                 for load in plan.loads:
-                    _turn(plan, spark, load, "pure", places, 1, result)
+                    measure_turn(plan, spark, load, "pure", places, 1, result)
 
 
 def _measure_warm(plan: Plan, sides: tuple[SideName, ...], places: Places, jars: str, result: Result) -> None:
@@ -81,11 +88,11 @@ def _measure_warm(plan: Plan, sides: tuple[SideName, ...], places: Places, jars:
         for round_number in range(plan.rounds + 1):  # 0 warms up
             for load in plan.loads:
                 for name in order(sides, round_number + 1):
-                    _turn(plan, spark, load, name, places, round_number, result)
+                    measure_turn(plan, spark, load, name, places, round_number, result)
 
 
-def _turn(
-    plan: Plan, spark: SparkProgram, load: str, side: SideName, places: Places, round_number: int, result: Result
+def measure_turn(
+    plan: Plan, spark: Runner, load: str, side: SideName, places: Places, round_number: int, result: Result
 ) -> None:
     job = job_of(load, side, places, f"{side}-{load}-{round_number}")
     if job is None:
@@ -98,9 +105,10 @@ def _turn(
     say(f"{f'round {round_number}/{plan.rounds}' if round_number else 'warm up'}  {load:<17} {side:<6} {shown}")
     if round_number:
         result.runs.append(Run(side, round_number, f"spark_{load}", values))
+        result.save()
 
 
-def _make_topic(spark: SparkProgram, job: Job, places: Places) -> None:
+def _make_topic(spark: Runner, job: Job, places: Places) -> None:
     topic = job.options["topic"]
     if job.format == "kafka":
         spark.run(topic_job(places, topic))
@@ -109,7 +117,7 @@ def _make_topic(spark: SparkProgram, job: Job, places: Places) -> None:
             create_topic(asker, topic)
 
 
-def _run(spark: SparkProgram, job: Job, places: Places) -> dict[str, float]:
+def _run(spark: Runner, job: Job, places: Places) -> dict[str, float]:
     values = spark.run(job)
     rows = job.rows or places.rows
     if values["rows"] != rows or values["bytes"] != rows * BODY_SIZE:

@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 from bench import results
 from bench.results import Result, Run
+from bench.spark import __main__ as command
 from bench.spark import kafka, report
 from bench.spark.__main__ import main
 from bench.spark.gates import FIGURES, GATES, judge
-from bench.spark.loads import LOADS, SIDES, Places, job_of
+from bench.spark.loads import LOADS, SIDES, Job, Places, job_of
+from bench.spark.runner import Plan, measure_turn
 from bench.spark.workers import WorkerMemory
+from bench.tally import Invalid
+from bench.workloads import BODY_SIZE
 
 PLACES = Places("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", Path("store"), Path("scratch"), 1_001, 100)
 SETTINGS = {
@@ -72,6 +76,39 @@ def test_only_what_is_between_the_marks_changes(tmp_path: Path) -> None:
     text = page.read_text()
     assert text.startswith(f"before\n{report.BEGIN}\n| |") and text.endswith(f"{report.END}\nafter\n")
     assert "| 2.00 × | ≥ 0.7 × PASS |" in text and "old" not in text and "Spark 4.3.0 on 2 cores" in text
+
+
+class Failing:
+    """Answers as Spark does, and not any more in the second round."""
+
+    def __init__(self) -> None:
+        self._left = 2
+
+    def run(self, _: Job) -> dict[str, float]:
+        self._left -= 1
+        if self._left < 0:
+            raise Invalid("Spark ended")
+        return {"rows": PLACES.rows, "bytes": PLACES.rows * BODY_SIZE, "elapsed_s": 0.01, "worker_anonymous_mb": 80.0}
+
+
+def test_what_was_measured_outlives_a_run_that_is_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(plan: Plan, into: Result) -> None:
+        spark = Failing()
+        for number in (1, 2):
+            for load in ("read", "files"):
+                measure_turn(plan, spark, load, "comet", PLACES, number, into)
+
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    monkeypatch.setattr(command, "measure", measured)
+    assert main(["--sides", "comet", "--name", "spark/latest"]) == 2
+    told = capsys.readouterr()
+    assert "Spark ended" in told.err and "2 runs are kept" in told.err
+    assert "MISS  Batch read of the store's files: 100,100 rows/s" in told.out
+    kept = Result.load(tmp_path / "spark" / "latest.json")
+    assert [(run.round, run.workload) for run in kept.runs] == [(1, "spark_read"), (1, "spark_files")]
+    assert "Median of 1 runs" in report.section(kept)
 
 
 def memory_of_a_worker(*daemon_arguments: str) -> dict[str, float]:
