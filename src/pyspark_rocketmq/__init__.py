@@ -7,7 +7,8 @@ The work is done in `cometmq.spark`; docs/spark.md tells the options.
 
 from __future__ import annotations
 
+from cometmq.spark.java import provide_java
 from cometmq.spark.source import RocketSource as DefaultSource
 from cometmq.spark.tracking import track
 
-__all__ = ["DefaultSource", "track"]
+__all__ = ["DefaultSource", "provide_java", "track"]

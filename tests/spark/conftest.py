@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.original import Cluster
 from tests.original.registration import registered
 from tests.spark.kit import Server
+from tests.spark.pipeline_kit import serve_connect
 from tests.spark.sessions import QUICK_JVM, SHORT_LIVED
 
 from cometmq.testing.pytest_plugin import RunningCluster
@@ -34,6 +35,12 @@ def comet(cometmq: RunningCluster) -> Server:
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue("java_server" if request.param == "java" else "comet")
     return found
+
+
+@pytest.fixture(scope="session")
+def connect(spark: SparkSession) -> str:
+    """The URL of a Spark Connect server: the same Spark, for pipelines."""
+    return serve_connect(spark)
 
 
 @pytest.fixture(scope="session")

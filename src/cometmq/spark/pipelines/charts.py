@@ -5,10 +5,10 @@ It has the columns `label` and `value`, and may have `place`, by which the bars 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 WIDTH: Final = 720
 BAR_HEIGHT: Final = 24
@@ -43,19 +43,16 @@ def bars(title: str, values: Sequence[tuple[str, float]]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def draw_charts(storage: Path) -> list[Path]:
-    """Draw every table that is meant for it; returns the pictures."""
-    import pyarrow.parquet
-
+def draw_charts(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> list[Path]:
+    """Draw those of the tables (rows by name) that have what a chart needs; returns the pictures."""
     drawn = []
-    for folder in sorted((storage / "tables").glob(f"*{SUFFIX}")):
-        rows = pyarrow.parquet.read_table(folder).to_pylist()
+    for name, rows in sorted(tables.items()):
         if rows and not {"label", "value"} <= set(rows[0]):
             continue
-        rows.sort(key=lambda row: (row.get("place") is None, row.get("place") or 0))
-        values = [(str(row["label"]), float(row["value"] or 0)) for row in rows[:BARS_MAX]]
-        picture = storage / "charts" / f"{folder.name}.svg"
-        picture.parent.mkdir(exist_ok=True)
-        picture.write_text(bars(folder.name.removesuffix(SUFFIX).replace("_", " "), values), encoding="utf-8")
+        ordered = sorted(rows, key=lambda row: (row.get("place") is None, row.get("place") or 0))
+        values = [(str(row["label"]), float(row["value"] or 0)) for row in ordered[:BARS_MAX]]
+        picture = folder / f"{name}.svg"
+        folder.mkdir(parents=True, exist_ok=True)
+        picture.write_text(bars(name.removesuffix(SUFFIX).replace("_", " "), values), encoding="utf-8")
         drawn.append(picture)
     return drawn

@@ -93,14 +93,12 @@ def _started(given: argparse.Namespace, *, dry: bool) -> Any:
 
 
 def _validate(given: argparse.Namespace) -> int:
-    flows = _started(given, dry=True).run()
-    names = ", ".join(flows.flows)
-    print(f"{given.name} is sound{': ' + names if names else ''}")
+    _started(given, dry=True).run()
+    print(f"{given.name} is sound")
     return 0
 
 
 def _run(given: argparse.Namespace) -> int:
-    from cometmq.spark.pipelines.charts import draw_charts
     from cometmq.spark.pipelines.display import flow_table
 
     one = _started(given, dry=False)
@@ -109,7 +107,7 @@ def _run(given: argparse.Namespace) -> int:
     finally:
         if one.flows.flows:
             print(flow_table(one.flows.flows.values()))
-    for picture in draw_charts(one.project.storage):
+    for picture in one.pictures:
         print(f"drawn: {picture}")
     print(f"{given.name}: {one.flows.run_state.lower()} in {time.time() - one.began_s:.1f} s")
     return 0

@@ -7,6 +7,7 @@ pipeline, their catalog and what Java leaves behind stand in the pipeline's stor
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import uuid
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cometmq.spark.pipelines.java import provide_java
+from cometmq.spark.java import provide_java
 
 
 class EmbeddedSpark:
@@ -46,7 +47,6 @@ def start(where: str, configuration: Mapping[str, str], storage: Path) -> Embedd
     SparkSession(context)
     service = getattr(context._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     port = getattr(service, "MODULE$").localPort()
-    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # functions as `col` mean Connect's from here on
     own = {
         key: value for key, value in configuration.items() if not key.startswith("spark.")
     }  # the driver has the rest
@@ -56,6 +56,7 @@ def start(where: str, configuration: Mapping[str, str], storage: Path) -> Embedd
 def _connected(url: str, configuration: Mapping[str, str]) -> Any:
     from pyspark.sql.connect.session import SparkSession
 
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"  # functions as `col` mean Connect's from here on
     builder: Any = SparkSession.builder.remote(url).config("spark.sql.connect.serverStacktrace.enabled", "false")
     for key, value in configuration.items():
         builder = builder.config(key, value)
@@ -68,8 +69,14 @@ def _prepare(storage: Path, *, is_local: bool) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", str(uuid.uuid4()))
+    logging.getLogger().addFilter(_is_no_interrupt)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Who stops the command needs no traceback; py4j writes one to the root logger."""
+    return not record.getMessage().startswith("KeyboardInterrupt")
 
 
 def _usual(storage: Path) -> dict[str, str]:

@@ -104,7 +104,8 @@ def find_project(name: str, settings: Mapping[str, str], state: str | None = Non
         return _read(path, settings, state)
     if name in READY:
         return _ready(name, settings, state)
-    near = get_close_matches(name, READY, 1)
+    folders = [str(spec.parent) for spec_name in SPEC_NAMES for spec in path.parent.glob(f"*/{spec_name}")]
+    near = get_close_matches(name, [*READY, *folders], 1)
     hint = f"did you mean {near[0]}?" if near else f"ready-made are {', '.join(READY)}"
     raise InvalidArgument(f"there is no folder {name}, and no ready-made pipeline of that name: {hint}")
 
@@ -193,11 +194,13 @@ def _ready(name: str, settings: Mapping[str, str], state: str | None) -> Project
 
 def check_settings(name: str, known: Mapping[str, str], given: Mapping[str, str]) -> None:
     """Every setting is known, and what has no usual value is given."""
+    names = [key.removeprefix("cometmq.") for key in known]
     for key in given:
         if key.startswith("cometmq.") and key not in known:
-            near = get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise InvalidArgument(f"the pipeline {name} has no setting {key.removeprefix('cometmq.')}: {hint}")
+            wrong = key.removeprefix("cometmq.")
+            near = get_close_matches(wrong, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+            raise InvalidArgument(f"the pipeline {name} has no setting {wrong}: {hint}")
     missing = [key.removeprefix("cometmq.") for key, value in known.items() if not value and not given.get(key)]
     if missing:
         wanted = " ".join([f"--set {key}=…" for key in missing])

@@ -21,6 +21,7 @@ from typing import Any, Final
 import orjson
 
 from cometmq.errors import ClientError, InvalidArgument
+from cometmq.spark.pipelines.charts import SUFFIX, draw_charts
 from cometmq.spark.pipelines.display import Display
 from cometmq.spark.pipelines.embedded import EmbeddedSpark, start
 from cometmq.spark.pipelines.faults import SourcePlace, place_in_sql, place_of, place_of_flow, sentence_of
@@ -45,6 +46,7 @@ class Run:
         self._tracker = Tracker()
         self._lock = threading.Lock()  # progress is told by another thread
         self.flows = Flows()
+        self.pictures: list[Path] = []
         self.began_s = time.time()
 
     def run(self, full_refresh: Iterable[str] = (), *, full_refresh_all: bool = False) -> Flows:
@@ -62,6 +64,12 @@ class Run:
                 watch(spark.context, self._hear_progress)
             graph = self._define(spark)
             self._follow(self._start(spark, graph, list(full_refresh), full_refresh_all))
+            if not self._dry:
+                self.pictures = self._drawn(spark.session)
+        except KeyboardInterrupt:
+            self.flows.run_state = "CANCELED"
+            self._display.say("stopping Spark; the next run goes on from here …")
+            raise
         finally:
             if self.flows.run_state not in ENDED:
                 self.flows.run_state = "FAILED"
@@ -168,6 +176,16 @@ class Run:
             raise ClientError(self._told("the run failed"))
         if self._dry:
             self.flows.run_state = "VALID"
+
+    def _drawn(self, session: Any) -> list[Path]:
+        """Spark is asked for the tables, as it alone knows where they are: those of a Connect server are not here."""
+        place = [part for part in (self.project.catalog, self.project.database) if part]
+        names = [flow.name for flow in self.flows.flows.values() if flow.name.endswith(SUFFIX)]
+        try:
+            tables = {name: session.read.table(".".join([*place, name])).toArrow().to_pylist() for name in names}
+            return draw_charts(tables, self.project.storage / "charts")
+        except Exception as fault:
+            raise ClientError(f"the charts were not drawn: {sentence_of(str(fault))}") from None
 
     def _told(self, otherwise: str) -> str:
         """Each flow that failed, with its place; those that only depend on one are not told."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import coalesce, col, count, expr, length, max, min
+from pyspark.sql.functions import coalesce, col, count, expr, length, lit, max, min, when
 
 spark = SparkSession.active()
 settings = {name: str(spark.conf.get(f"cometmq.{name}")) for name in ("namesrv", "group", "replay")}
@@ -30,8 +30,11 @@ def dead() -> DataFrame:
         .option("startingOffsets", "earliest")
         .load()
     )
-    # A message that failed was moved to the retry topic first: that one names the topic of the program.
-    origin = coalesce(col("properties")["DLQ_ORIGIN_TOPIC"], col("properties")["RETRY_TOPIC"])
+    # The topic of the program; or, where it was popped, the retry topic that the group has for it: %RETRY%group+topic.
+    told = coalesce(col("properties")["RETRY_TOPIC"], col("properties")["DLQ_ORIGIN_TOPIC"])
+    retry = f"%RETRY%{settings['group']}"
+    popped = told.startswith(f"{retry}+") | told.startswith(f"{retry}_")
+    origin = when(popped, told.substr(len(retry) + 2, 255)).when(told.startswith("%RETRY%"), lit(None)).otherwise(told)
     return letters.withColumn("origin", origin)
 
 

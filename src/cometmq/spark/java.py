@@ -23,15 +23,19 @@ exec "{java}" "$@"
 """
 
 
-def provide_java(folder: Path) -> None:
-    """Have `JAVA_HOME` or `java` in the path; what has to be made is made in `folder`."""
+def provide_java(folder: Path | None = None) -> None:
+    """Have `JAVA_HOME` or `java` in the path before a session is made; what has to be made for it is made in `folder`.
+
+    Without a folder it is made in the user's cache.
+    """
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return
     if shutil.which("java"):
         os.environ.pop("JAVA_HOME", None)  # it points to nothing, and Spark would follow it
         return
-    os.environ["JAVA_HOME"] = str(shim_home(folder, packaged_java()))
+    java = packaged_java()
+    os.environ["JAVA_HOME"] = str(shim_home(folder or Path.home() / ".cache" / "cometmq", java))
 
 
 def packaged_java() -> Path:
@@ -50,6 +54,8 @@ def shim_home(folder: Path, java: Path) -> Path:
     home = folder / "java"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     shim = home / "bin" / "java"
-    shim.write_text(_SHIM.format(java=java), encoding="utf-8")
-    shim.chmod(0o755)
+    scratch = shim.with_name(f"java.{os.getpid()}")  # another process may be starting the one that is there
+    scratch.write_text(_SHIM.format(java=java), encoding="utf-8")
+    scratch.chmod(0o755)
+    scratch.replace(shim)
     return home

@@ -1,0 +1,249 @@
+"""`cometmq pipeline run` with Spark: ready-made pipelines on real messages, dead letters and traces; a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.kit import Server, read_all
+from tests.spark.pipeline_kit import pipeline
+from tests.spark.standalone import standalone_cluster
+
+from cometmq import Message, Producer, PushConsumer, ReceivedMessage, SimpleConsumer
+from cometmq.client.pop_loop import DEAD
+from cometmq.client.send_back import SendBack
+from cometmq.spark.archives import with_archive
+from cometmq.spark.pipelines.project import init_project, ready_file
+from cometmq.testing.local_cluster import LocalCluster
+from cometmq.testing.pytest_plugin import RunningCluster
+
+# Spark leaves the sockets that it collects rows through to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.timeout(900),
+]
+
+GOOD, BAD = 300, 7
+WITHOUT_DERBY = ("--set", "spark.sql.catalogImplementation=in-memory")  # which takes seconds to start
+
+
+@pytest.fixture(autouse=True)
+def tables(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The catalog is shared by all tests: what a test made is dropped after it."""
+    yield
+    if "connect" in request.fixturenames:
+        spark: SparkSession = request.getfixturevalue("spark")
+        for table in spark.catalog.listTables():
+            spark.sql(f"DROP TABLE {table.name}")
+
+
+def send(server: Server, topic: str, bodies: list[str], tags: str = "t") -> None:
+    async def run() -> None:
+        async with Producer("pipeline-tests", namesrv=server.namesrv) as producer:
+            for body in bodies:
+                await producer.send(Message(topic, body.encode(), tags=tags))
+
+    asyncio.run(run())
+
+
+def bodies_in(server: Server, **chosen: str) -> list[str]:
+    return sorted(body.decode() for body in read_all(server.options(**chosen)).column("body").to_pylist())
+
+
+def run_well(where: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    ended = pipeline(where, "run", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_three_ready_made_pipelines_in_one_run(
+    comet: Server, spark: SparkSession, connect: str, tmp_path: Path
+) -> None:
+    topic, counted, dead = (comet.topic(queues=2) for _ in range(3))
+    send(comet, topic, [json.dumps({"id": number, "amount": number / 2}) for number in range(GOOD)])
+    time.sleep(1.1)  # into the next second, which closes the window of the first
+    send(comet, topic, [f"no json {number}" for number in range(BAD)])
+    settings = {"namesrv": comet.namesrv, "topic": topic, "into": counted, "window": "1 second", "late": "0 seconds"}
+    archive = tmp_path / "archive"
+    settings |= {"schema": "id BIGINT, amount DOUBLE", "deadLetters": dead, "path": str(archive)}
+    folder = tmp_path / "three"
+    init_project(str(folder), "archive", {f"cometmq.{key}": value for key, value in settings.items()})
+    for name in ("counts", "typed"):
+        (folder / "transformations" / f"{name}.py").write_text(ready_file(name).read_text())
+
+    ended = run_well(connect, folder)
+    assert "archive" in ended.stdout and "completed" in ended.stdout
+    assert pyarrow.parquet.read_table(archive).num_rows == GOOD + BAD
+    assert len(list(archive.glob("date=*"))) in (1, 2)  # it may be midnight
+    typed = spark.table("typed").collect()
+    assert sorted((row["id"], row["amount"]) for row in typed) == [(number, number / 2) for number in range(GOOD)]
+    assert bodies_in(comet, subscribe=dead) == [f"no json {number}" for number in range(BAD)]
+    windows = [json.loads(line) for line in bodies_in(comet, subscribe=counted)]
+    assert GOOD <= sum(window["messages"] for window in windows) <= GOOD + BAD
+
+    send(comet, topic, ["later"] * 5)
+    both = with_archive(spark, spark.read.parquet(str(archive)), topic, comet.namesrv)
+    assert both.count() == GOOD + BAD + 5
+    assert both.select("broker", "queue", "offset").distinct().count() == GOOD + BAD + 5
+
+
+def bury(server: Server, topic: str, group: str, letters: dict[str, str]) -> None:
+    """Send messages (tags by body) to a consumer that fails on each, and on each once more a second later."""
+    attempts = 2 * len(letters)
+
+    async def run() -> None:
+        done = asyncio.Event()
+        failed: list[bytes] = []
+
+        async def fail(message: ReceivedMessage) -> None:
+            failed.append(message.body)
+            if len(failed) == attempts:
+                done.set()
+            raise ValueError("cannot be billed")
+
+        consumer = PushConsumer(
+            group, namesrv=server.namesrv, start_from="first", max_reconsume_times=1, retry_delay_level=1
+        )
+        consumer.subscribe(topic, fail)
+        async with consumer, Producer("pipeline-tests", namesrv=server.namesrv) as producer:
+            for body, tags in letters.items():
+                await producer.send(Message(topic, body.encode(), tags=tags, properties={"own": body}))
+            await done.wait()
+
+    asyncio.run(run())
+    while read_all(server.options(dlq=group)).num_rows < len(letters):
+        time.sleep(0.1)
+
+
+def bury_popped(server: Server, topic: str, group: str, body: str, tags: str) -> None:
+    """Pop a message twice, and give it up then, as consumers do whose group pops."""
+
+    async def run() -> None:
+        async with (
+            SimpleConsumer(group, namesrv=server.namesrv) as consumer,
+            Producer("pipeline-tests", namesrv=server.namesrv) as producer,
+        ):
+            await producer.send(Message(topic, body.encode(), tags=tags, properties={"own": body}))
+            async for message in consumer.receive(topic, invisible=timedelta(seconds=1)):
+                if message.reconsume_times == 1:
+                    assert await SendBack(producer.instance, group, 1).later(message, DEAD)
+                    await message.ack()
+                    break
+
+    asyncio.run(run())
+
+
+def test_dead_letters_name_the_topic_they_came_from(server: Server) -> None:
+    topic, group = server.topic(queues=1), f"doomed-{server.kind}"
+    bury(server, topic, group, {"1": "paid"})
+    (letter,) = read_all(server.options(dlq=group)).to_pylist()
+    found = dict(letter["properties"])
+    assert (found["RETRY_TOPIC"], found["own"], letter["tags"]) == (topic, "1", "paid")
+    assert "DLQ_ORIGIN_TOPIC" not in found
+    assert letter["reconsume_times"] == 2
+
+
+def test_chosen_dead_letters_are_sent_again_once(
+    comet: Server, spark: SparkSession, connect: str, tmp_path: Path
+) -> None:
+    topic, group = comet.topic(queues=1), "billing"
+    bury(comet, topic, group, {"1": "paid", "2": "paid", "3": "lost"})
+    bury_popped(comet, topic, group, "4", "paid")
+    triage = ("triage", "--set", f"namesrv={comet.namesrv}", "--set", f"group={group}", "--state", tmp_path / "state")
+    chosen = (*triage, "--set", "replay=tags = 'paid'")
+    run_well(connect, *chosen)
+    assert bodies_in(comet, subscribe=topic) == ["1", "1", "2", "2", "3", "4", "4"]
+    assert {(row.origin, row.tags, row.messages) for row in spark.table("by_reason").collect()} == {
+        (topic, "paid", 3),
+        (topic, "lost", 1),
+    }
+    again = [row for row in read_all(comet.options(subscribe=topic)).to_pylist() if row["offset"] > 3]
+    assert [(row["tags"], dict(row["properties"])["own"]) for row in again] == [("paid", body) for body in "124"]
+    assert not {"RETRY_TOPIC", "DELAY", "ORIGIN_MESSAGE_ID"} & set(dict(again[0]["properties"]))
+    assert again[0]["reconsume_times"] == 0
+
+    run_well(connect, *chosen)
+    assert len(bodies_in(comet, subscribe=topic)) == 7, "what was sent again is not sent once more"
+    assert spark.table("dead_letters").count() == 4
+
+
+@pytest.fixture
+def traced() -> Iterator[Server]:
+    """A cluster whose broker has the topic of traces."""
+    running = RunningCluster()
+    running.cluster = LocalCluster({"traceTopicEnable": "true"})
+    running.start()
+    yield Server("comet", running.namesrv)
+    running.stop()
+
+
+def test_the_latency_report_of_real_traces(traced: Server, spark: SparkSession, connect: str, tmp_path: Path) -> None:
+    topic, group = traced.topic(queues=2), "traced"
+
+    async def run() -> None:
+        heard: list[bytes] = []
+        done = asyncio.Event()
+
+        async def hear(message: ReceivedMessage) -> None:
+            heard.append(message.body)
+            await asyncio.sleep(0.005)  # the work
+            if len(heard) == 40:
+                done.set()
+
+        consumer = PushConsumer(group, namesrv=traced.namesrv, start_from="first", trace=True)
+        consumer.subscribe(topic, hear)
+        async with consumer, Producer("pipeline-tests", namesrv=traced.namesrv, trace=True) as producer:
+            for number in range(40):
+                await producer.send(Message(topic, b"%d" % number))
+            await done.wait()
+
+    asyncio.run(run())
+    settings = ("--set", f"namesrv={traced.namesrv}", "--set", "traceTopic=RMQ_SYS_TRACE_TOPIC")
+    ended = run_well(connect, "latency", *settings, "--state", tmp_path / "state")
+    (row,) = spark.table("latency").where(f"topic = '{topic}'").collect()
+    assert (row.group, row.messages) == (group, 40)
+    assert row.done_p50 >= 5 and row.done_p99 >= row.done_p50
+    assert row.stored_p50 is not None and row.begun_p99 >= 0
+    picture = tmp_path / "state" / "charts" / "latency_chart.svg"
+    assert f"drawn: {picture}" in ended.stdout
+    numbers = re.findall(r'<text x="[\d.]+" y="\d+">([\d,]+)</text>', picture.read_text())
+    assert sum(int(number.replace(",", "")) for number in numbers) == 40
+
+
+def test_faults_point_to_file_and_line(comet: Server, connect: str, tmp_path: Path) -> None:
+    folder = tmp_path / "wrong"
+    init_project(str(folder), None, {"cometmq.namesrv": comet.namesrv, "cometmq.topic": comet.topic()})
+    file = folder / "transformations" / "messages_by_tag.sql"
+    file.write_text("-- a view\nCREATE MATERIALIZED VIEW by_tag AS SELECT count(*) FROM mesages\n")
+    ended = pipeline(connect, "validate", folder)
+    assert ended.returncode == 1
+    assert f"{file}:2: [TABLE_OR_VIEW_NOT_FOUND]" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_run_on_a_cluster_of_two_workers(comet: Server, tmp_path: Path) -> None:
+    topic = comet.topic(queues=2)
+    send(comet, topic, ["x"] * 20, "a")
+    send(comet, topic, ["y"] * 30, "b")
+    folder = tmp_path / "shop"
+    init_project(str(folder), None, {"cometmq.namesrv": comet.namesrv, "cometmq.topic": topic})
+    (tmp_path / "cluster").mkdir()
+    with standalone_cluster(tmp_path / "cluster") as cluster:
+        run_well(cluster.url, folder, *WITHOUT_DERBY)
+    tables = folder / "state" / "tables"
+    assert pyarrow.parquet.read_table(tables / "messages").num_rows == 50
+    counted = pyarrow.parquet.read_table(tables / "messages_by_tag").to_pylist()
+    assert {row["tags"]: row["messages"] for row in counted} == {"a": 20, "b": 30}
+    told = json.loads(pipeline("", "status", folder, "--json").stdout)
+    assert told["state"] == "COMPLETED"
+    flows = {flow["name"]: flow for flow in told["flows"]}
+    assert (flows["messages"]["rows"], flows["messages"]["lag"]) == (50, {topic: 0})
