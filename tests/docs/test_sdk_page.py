@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs.pages import ADDRESS, DOCS, blocks
 
 from cometmq.testing.pytest_plugin import RunningCluster
 
-PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
-ADDRESS = "127.0.0.1:9876"
-
-
-def blocks() -> list[tuple[int, str]]:
-    """Line and text of each block."""
-    text = PAGE.read_text(encoding="utf-8")
-    found = re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
-    return [(text.count("\n", 0, block.start(1)), block.group(1)) for block in found]
+PAGE = DOCS / "sdk.md"
+PYTHON = [block for block in blocks(PAGE) if block.language == "python"]
 
 
 @pytest.fixture
@@ -35,8 +27,8 @@ def cluster() -> Iterator[RunningCluster]:
 
 async def test_the_blocks_run(cluster: RunningCluster) -> None:
     names: dict[str, Any] = {}
-    for line, block in blocks():
-        source = "\n" * line + block.replace(ADDRESS, cluster.namesrv)
+    for block in PYTHON:
+        source = "\n" * block.line + block.text.replace(ADDRESS, cluster.namesrv)
         code = compile(source, str(PAGE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         running = eval(code, names)
         if inspect.isawaitable(running):
@@ -47,7 +39,7 @@ async def test_the_blocks_run(cluster: RunningCluster) -> None:
 
 
 def test_the_test_of_the_page_runs(cometmq: RunningCluster) -> None:
-    (block,) = [block for _, block in blocks() if "def test_orders" in block]
+    (block,) = [block for block in PYTHON if "def test_orders" in block.text]
     names: dict[str, Any] = {}
-    exec("from cometmq import Message, Producer\n" + block, names)
+    exec("from cometmq import Message, Producer\n" + block.text, names)
     names["test_orders"](cometmq)
