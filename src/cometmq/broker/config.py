@@ -39,6 +39,7 @@ class BrokerConfig:
     namesrv_subgroup: str = field(default=DEFAULT_SUBGROUP, metadata={"key": "rocketmq.namesrv.domain.subgroup"})
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 24_000
+    force_register: bool = True
     compressed_register: bool = False
     server_channel_max_idle_time_seconds: int = 120
     enable_shutdown_gracefully: bool = False

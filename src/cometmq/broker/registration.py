@@ -2,9 +2,11 @@
 
 Each name server is told on its own, every 30 s and at once when a topic changes, in which case only the
 changed topics go. One that cannot be reached costs the others nothing; it is told again at the next round.
+With `forceRegister=false` a round first asks each which version of the table it has; the question is a sign of life.
+A broker that may not be written to or read from (`brokerPermission`) says so of each of its topics.
 What the reply says of ordered topics goes back into the topics; to a slave it says who is the master (`on_master`).
 
-Mirrors: BrokerOuterAPI.registerBrokerAll, BrokerController.registerIncrementBrokerData.
+Mirrors: BrokerOuterAPI (registerBrokerAll, needRegister), BrokerController.registerIncrementBrokerData.
 """
 
 from __future__ import annotations
@@ -12,21 +14,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.topics import Topics
 from cometmq.errors import CometError
+from cometmq.model.sysflag import READ_WRITE
 from cometmq.model.topic import TopicConfig
 from cometmq.net.name_servers import NameServers
 from cometmq.net.pool import Pool
+from cometmq.wire import fastjson
 from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.bodies.registration import Registration as Announcement
 from cometmq.wire.bodies.registration import encode_registration
-from cometmq.wire.requests.namesrv import RegisterBroker, RegisterBrokerReply, UnregisterBroker
+from cometmq.wire.requests.namesrv import (
+    QueryDataVersion,
+    QueryDataVersionReply,
+    RegisterBroker,
+    RegisterBrokerReply,
+    UnregisterBroker,
+)
 
 log = logging.getLogger("cometmq.broker")
 
+CONNECT_TIMEOUT_MS = 3_000
 UNREGISTER_TIMEOUT_MS = 3_000
 
 
@@ -50,11 +62,18 @@ class Registration:
 
     async def announce_all(self) -> None:
         """Tell everybody everything."""
+        await self._announce_to_all(self._register)
+
+    async def announce_again(self) -> None:
+        """The regular round: everything, to those who are to hear it again."""
+        await self._announce_to_all(self._register if self._config.force_register else self._register_if_changed)
+
+    async def _announce_to_all(self, tell: Callable[[str, list[TopicConfig]], Coroutine[None, None, None]]) -> None:
         await self._name_servers.refresh()
         topics = list(self._topics)
         async with asyncio.TaskGroup() as group:
             for namesrv in self._name_servers.addresses:
-                group.create_task(self._register(namesrv, topics))
+                group.create_task(tell(namesrv, topics))
 
     def announce(self, topic: TopicConfig) -> None:
         """A topic has changed: tell everybody at the end of this turn of the loop."""
@@ -73,9 +92,27 @@ class Registration:
             for namesrv in self._name_servers.addresses:
                 group.create_task(self._register(namesrv, changed))
 
+    async def _register_if_changed(self, namesrv: str, topics: list[TopicConfig]) -> None:
+        config = self._config
+        question = QueryDataVersion(self._address, config.broker_cluster_name, config.broker_name, config.broker_id)
+        try:
+            channel = await self._pool.channel(namesrv, timeout_ms=CONNECT_TIMEOUT_MS)
+            version = fastjson.dumps(self._topics.data_version.to_json())
+            answer = await channel.call(question, version, timeout_ms=config.register_broker_timeout_mills)
+            changed = QueryDataVersionReply.read(answer.ext).changed
+        except CometError:
+            changed = True  # to register says what is wrong
+        if changed:
+            await self._register(namesrv, topics)
+
+    def _permitted(self, topic: TopicConfig) -> TopicConfig:
+        """As clients may use it: a topic has no permission that its broker lacks."""
+        own = self._config.broker_permission
+        return topic if own & READ_WRITE == READ_WRITE else replace(topic, perm=topic.perm & own)
+
     async def _register(self, namesrv: str, topics: list[TopicConfig]) -> None:
         config = self._config
-        registered = {topic.name: topic for topic in topics}
+        registered = {topic.name: self._permitted(topic) for topic in topics}
         body = encode_registration(
             Announcement(self._topics.data_version, registered), compressed=config.compressed_register
         )
@@ -94,7 +131,7 @@ class Registration:
         )
         timeout_ms = config.register_broker_timeout_mills
         try:
-            channel = await self._pool.channel(namesrv, timeout_ms=min(timeout_ms, 3_000))
+            channel = await self._pool.channel(namesrv, timeout_ms=min(timeout_ms, CONNECT_TIMEOUT_MS))
             answer = await channel.call(request, body, timeout_ms=timeout_ms)
             said = RegisterBrokerReply.read(answer.ext)
             self.on_master(said.ha_server_addr, said.master_addr)

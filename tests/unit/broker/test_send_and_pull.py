@@ -11,7 +11,7 @@ from tests.conftest import StartBroker
 from cometmq.net.channel import Channel
 from cometmq.store.commit_log import CommitLog
 from cometmq.wire.batch import encode_batch
-from cometmq.wire.codes import ResponseCode
+from cometmq.wire.codes import Forbidden, ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import Record, decode_records
 from cometmq.wire.requests.admin import CreateTopic, DeleteTopicInBroker
@@ -244,6 +244,26 @@ async def test_a_refused_pull(broker: StartBroker, fields: dict[str, Any], code:
         await channel.call(send(), b"x")
         answer = await channel.exchange(pull(**fields).command())
         assert answer.code == code
+
+
+async def test_a_broker_that_is_not_to_be_read_hands_out_nothing(broker: StartBroker) -> None:
+    async with broker(brokerPermission="2") as (_, channel):
+        await channel.call(send(), b"x")
+        answer = await channel.exchange(pull().command())
+        assert (answer.code, answer.ext["forbiddenType"]) == (ResponseCode.NO_PERMISSION, str(int(Forbidden.BROKER)))
+
+
+async def test_a_broker_that_is_not_to_be_written_refuses_what_keeps_its_order(broker: StartBroker) -> None:
+    """Others go elsewhere as soon as they see the route; who keeps an order would come back."""
+    async with broker(brokerPermission="4") as (_, channel):
+        await channel.call(send(), b"from before")
+        await channel.call(CreateTopic("ordered", 1, 1, 6, "SINGLE_TAG", order=True))
+        answer = await channel.exchange(send(topic="ordered").command(b"x"))
+        assert (answer.code, answer.remark) == (
+            ResponseCode.NO_PERMISSION,
+            "the broker[127.0.0.1] sending message is forbidden",
+        )
+        assert [bytes(record.body) for record in await pulled(channel)] == [b"from before"]
 
 
 async def test_a_parked_pull_finds_its_tag_behind_a_burst_of_others(broker: StartBroker) -> None:
