@@ -21,7 +21,7 @@ from tests.unit.store.kit import (
 
 from cometmq.errors import MessageRefused, StoreError, StoreLocked
 from cometmq.model.java_hash import tags_code
-from cometmq.store.config import ASYNC_FLUSH
+from cometmq.store.config import ASYNC_FLUSH, StoreConfig
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import pack_host
@@ -426,6 +426,26 @@ def test_a_pull_looks_at_a_bounded_part_of_the_queue(tmp_path: Path) -> None:
     settle(store)
     found = store.read("T", 0, 0, 0x7FFF_FFFF, matches=lambda _code: False)
     assert found.next_offset == 800  # maxFilterMessageSize
+    store.close()
+
+
+def test_the_log_takes_its_room_at_once_and_queues_and_index_as_they_fill(tmp_path: Path) -> None:
+    """Files have the original's sizes: of queues 6 MB, of an index 420 MB."""
+    config = StoreConfig(store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=1 << 20)
+    store = Store.open(config, store_host=HOST, fs=QuickFs(), clock=HandClock())
+    send(store, b"x", keys="k")
+    settle(store)
+    assert store.maintain(thorough=True)
+
+    def file_of(folder: str) -> tuple[int, int]:
+        first = min(path for path in (tmp_path / folder).rglob("*") if path.is_file())
+        return first.stat().st_size, first.stat().st_blocks * 512
+
+    log_size, log_room = file_of("commitlog")
+    assert log_size == 1 << 20 and log_room >= log_size
+    for folder, size in (("consumequeue", 300_000 * 20), ("index", 40 + 5_000_000 * 4 + 20_000_000 * 20)):
+        file_size, room = file_of(folder)
+        assert file_size == size and 0 < room < 1 << 20
     store.close()
 
 
