@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cometmq.config import keys_of, read_properties
-from cometmq.errors import RequestRefused
+from cometmq.errors import ConfigError, RequestRefused
 from cometmq.namesrv.config import CHANGEABLE, NamesrvConfig
 from cometmq.namesrv.settings import Settings
 
@@ -61,6 +61,15 @@ def test_a_value_that_cannot_be_used_is_refused(settings: Settings, text: str) -
         settings.update(f"enableTopicList=false\n{text}")
     assert refused.value.response == "INVALID_PARAMETER"
     assert settings.current.enable_topic_list
+
+
+def test_a_change_that_cannot_be_kept_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    settings = Settings(NamesrvConfig(config_store_path=str(tmp_path / "file" / "namesrv.conf")))
+    before = settings.current
+    with pytest.raises(ConfigError, match="cannot write"):
+        settings.update("orderMessageEnable=true")
+    assert settings.current is before
 
 
 def test_all_keys_are_shown_sorted(settings: Settings) -> None:
