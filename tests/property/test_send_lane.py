@@ -1,28 +1,41 @@
-"""The short cut of sends and the patient way: what producers send, usual or not, leaves the same files and replies."""
+"""The short cut of sends and the patient way: what producers send, usual or not, leaves the same files and replies.
+
+That holds in each flush mode, and whatever becomes of those who wait: see `ENDS`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from threading import Event
+from typing import Any, NamedTuple, cast
 
 import pytest
+from tests.unit.broker.ha_kit import until
+from tests.unit.broker.test_durability import replace_sync
 from tests.unit.store.kit import HandClock
 
 from cometmq import compiled
 from cometmq.broker import app
 from cometmq.broker.app import Broker, load_settings
+from cometmq.broker.durability import Durability
 from cometmq.net.channel import Channel, Lane
 from cometmq.net.server import Server
 from cometmq.wire.batch import encode_batch
-from cometmq.wire.codes import SerializeType
+from cometmq.wire.codes import ResponseCode, SerializeType
 from cometmq.wire.command import Command, decode_command, encode_command
 from cometmq.wire.frame import FrameDecoder
 
 REQUESTS = 600
+ASYNC_FLUSH = {"flushDiskType": "ASYNC_FLUSH"}
+SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH", "syncFlushTimeout": "30000"}
+TWO_BROKERS = {**ASYNC_FLUSH, "brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "30000"}
+SOON = {"syncFlushTimeout": "100", "slaveTimeout": "100", "flushIntervalCommitLog": "20"}
 MARK = "__COMET_DELIVERED\x01delay:0:0:0\x02"
 
 
@@ -157,23 +170,79 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
+class Disk:
+    """Whose syncs of the log can be held up, and can fail then."""
+
+    def __init__(self) -> None:
+        self.free = Event()
+        self.fault: OSError | None = None
+
+    def sync(self, fd: int) -> None:
+        assert self.free.wait(30)
+        if self.fault is not None:
+            raise self.fault
+        os.fdatasync(fd)
+
+    def heal(self) -> None:
+        self.free.set()
+
+    def fail(self) -> None:
+        self.fault = OSError(5, os.strerror(5))
+        self.free.set()
+
+
+class End(NamedTuple):
+    """How it ends for those who wait, once all requests are read: what is done then, and an answer that many get."""
+
+    settings: dict[str, str]
+    then: Callable[[Disk, Durability], object]
+    code: ResponseCode
+    waits: bool = True  # until all are answered; else the broker is stopped while they wait
+
+
+def reach_a_part(disk: Disk, durability: Durability) -> None:
+    """Somewhere within the log, and within a record."""
+    durability.replicated(durability._store.written_offset * 3 // 5)
+
+
+ENDS = {
+    "written": End(ASYNC_FLUSH, lambda disk, durability: None, ResponseCode.SUCCESS),
+    "flushed": End(SYNC_FLUSH, lambda disk, durability: disk.heal(), ResponseCode.SUCCESS),
+    "flushed at the stop": End(SYNC_FLUSH, lambda disk, durability: disk.heal(), ResponseCode.SUCCESS, waits=False),
+    "slow disk": End(SYNC_FLUSH | SOON, lambda disk, durability: None, ResponseCode.FLUSH_DISK_TIMEOUT),
+    "failed sync": End(SYNC_FLUSH, lambda disk, durability: disk.fail(), ResponseCode.SERVICE_NOT_AVAILABLE),
+    "no slave": End(TWO_BROKERS | SOON, lambda disk, durability: None, ResponseCode.FLUSH_SLAVE_TIMEOUT),
+    "a part at the stop": End(TWO_BROKERS, reach_a_part, ResponseCode.FLUSH_SLAVE_TIMEOUT, waits=False),
+}
+
+
 async def served(
-    root: Path, port: int, seed: int, patched: pytest.MonkeyPatch, *, quick: bool
+    root: Path, port: int, seed: int, end: End, patched: pytest.MonkeyPatch, *, quick: bool
 ) -> tuple[int, int, dict[int, bytes], dict[str, bytes]]:
     """The port, how many bytes took the short cut, the replies by opaque, and the files."""
     servers: list[Server] = []
+    durabilities: list[Durability] = []
 
-    class Known(Server):
+    class KnownServer(Server):
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
             servers.append(self)
 
-    patched.setattr(app, "Server", Known)
+    class KnownDurability(Durability):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            durabilities.append(self)
+
+    patched.setattr(app, "Server", KnownServer)
+    patched.setattr(app, "Durability", KnownDurability)
+    disk = Disk()
+    replace_sync(patched, disk.sync)
     random.seed(seed)  # of unique keys that the broker makes, and queues that it chooses
     settings = {
         "storePathRootDir": str(root), "listenPort": str(port), "brokerIP1": "127.0.0.1", "haListenPort": "0",
-        "flushDiskType": "ASYNC_FLUSH", "mappedFileSizeCommitLog": str(1 << 18), "maxHashSlotNum": "100",
-        "maxIndexNum": "5000", "brokerFastFailureEnable": "false", "maxMessageSize": "65536",
+        "mappedFileSizeCommitLog": str(1 << 18), "maxHashSlotNum": "100", "maxIndexNum": "5000",
+        "brokerFastFailureEnable": "false", "maxMessageSize": "65536", "flushIntervalConsumeQueue": "60000",
+        **end.settings,
     }  # fmt: skip
     broker = Broker(load_settings(settings), clock=HandClock())
     await broker.start()
@@ -199,20 +268,30 @@ async def served(
             await asyncio.sleep(0)
     for _ in range(10):
         await asyncio.sleep(0)
-    replies = {decode_command(frame).opaque: bytes(frame) for frame in FrameDecoder().feed(bytes(wire.told))}
     assert not channel.closed.done(), "a frame was not understood, and the rest was not tried"
+    end.then(disk, durabilities[0])
+    if end.waits:
+        await until(lambda: not durabilities[0].waiting)
+    disk.heal()
     await broker.stop()
+    assert not durabilities[0].waiting
+    replies = {decode_command(frame).opaque: bytes(frame) for frame in FrameDecoder().feed(bytes(wire.told))}
     return broker.port, taken, replies, files(root)
 
 
-@pytest.mark.parametrize("turn", range(4))
-async def test_both_ways_come_to_the_same(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("end", [*ENDS.values(), ENDS["written"]], ids=[*ENDS, "written again"])
+async def test_both_ways_come_to_the_same(end: End, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
-    port, taken, replies, stored = await served(tmp_path / "quick", 0, seed, monkeypatch, quick=True)
-    _, _, patient_replies, patiently_stored = await served(tmp_path / "patient", port, seed, monkeypatch, quick=False)
+    root = tmp_path / "store"
+    port, taken, replies, stored = await served(root, 0, seed, end, monkeypatch, quick=True)
+    root.rename(tmp_path / "quick")
+    _, _, patient_replies, patiently_stored = await served(root, port, seed, end, monkeypatch, quick=False)
     assert taken > 100_000 or compiled.twins is None, "the short cut was hardly ever taken"
     assert len(replies) > REQUESTS * 0.9
+    codes = Counter(decode_command(memoryview(reply)).code for reply in replies.values())
+    assert codes[end.code] > REQUESTS // 10, codes
+    assert end.code == ResponseCode.SUCCESS or codes[ResponseCode.SUCCESS] < REQUESTS * 2 // 3, codes
     assert replies == patient_replies
     assert stored.keys() == patiently_stored.keys()
     assert [name for name in stored if stored[name] != patiently_stored[name]] == []

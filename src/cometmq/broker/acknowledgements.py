@@ -18,6 +18,7 @@ from cometmq.net.routes import Call
 from cometmq.wire.codes import FLAG_RESPONSE, RequestCode, ResponseCode, SerializeType
 from cometmq.wire.command import Body, Command, decode_command, encode_head
 from cometmq.wire.frame import FrameDecoder
+from cometmq.wire.message_id import parse_offset_id
 from cometmq.wire.reply_template import ReplyTemplate
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -47,18 +48,34 @@ class TimedReceipt(Receipt):
 
 
 class ReadyReplies:
-    """Replies of success to sends of one connection, encoded before it is sure that they may leave."""
+    """Replies of success to `count` sends of one connection, encoded before it is sure that they may leave.
 
-    __slots__ = ("channel", "frames")
+    The messages stand in the log one behind the other, in the order of the replies, the last up to `end_offset`.
+    """
 
-    def __init__(self, channel: Channel, frames: bytes) -> None:
+    __slots__ = ("channel", "count", "end_offset", "frames")
+
+    def __init__(self, channel: Channel, frames: bytes, count: int, end_offset: int) -> None:
         self.channel = channel
         self.frames = frames
+        self.count = count
+        self.end_offset = end_offset
 
-    def refuse(self, error: Exception) -> None:
-        """Answer with an error instead; to whom is read in the replies."""
-        for frame in FrameDecoder().feed(self.frames):
-            Call(self.channel, Command(RequestCode.SEND_MESSAGE_V2, opaque=decode_command(frame).opaque)).refuse(error)
+    def apart(self) -> list[tuple[int, Call, Receipt]]:
+        """Each send for itself, with the end of its messages, for who has something else to tell than success."""
+        replies = [decode_command(frame) for frame in FrameDecoder().feed(self.frames)]
+        begins = [parse_offset_id(reply.ext["msgId"].partition(",")[0])[1] for reply in replies]
+        return [
+            (end, Call(self.channel, Command(RequestCode.SEND_MESSAGE_V2, opaque=reply.opaque)), _receipt_in(reply.ext))
+            for reply, end in zip(replies, [*begins[1:], self.end_offset], strict=True)
+        ]
+
+
+def _receipt_in(ext: Mapping[str, str]) -> Receipt:
+    return Receipt(ext["msgId"], int(ext["queueId"]), int(ext["queueOffset"]), ext["transactionId"])
+
+
+Owed = tuple[Call, Receipt] | ReadyReplies
 
 
 def fixed_fields(config: BrokerConfig) -> dict[str, str]:
@@ -90,12 +107,14 @@ class Acknowledgements:
         """The template of success in JSON, cut at its gaps: message id, queue id and offset, unique key, opaque."""
         return self._template.literals
 
-    def send_all(self, owed: Iterable[tuple[Call, Receipt]], ready: Iterable[ReadyReplies] = ()) -> None:
+    def send_all(self, owed: Iterable[Owed]) -> None:
         """Tell many; what one connection gets leaves in one write, now."""
         leaving: defaultdict[Channel, list[Body]] = defaultdict(list)
-        for replies in ready:
-            leaving[replies.channel].append(replies.frames)
-        for call, receipt in owed:
+        for one in owed:
+            if isinstance(one, ReadyReplies):
+                leaving[one.channel].append(one.frames)
+                continue
+            call, receipt = one
             if call.claim():
                 leaving[call.channel].append(self._frame(call.command, receipt, _SUCCESS))
         for channel, frames in leaving.items():

@@ -33,21 +33,23 @@ class Admission:
     def is_open(self) -> bool:
         """Whether `check` would not raise."""
         return not (
-            self._is_slave
-            or len(self._durability.waiters) >= self._waiting_max
-            or (self._enabled and self._durability.last_write_s > self._busy_s)
+            self._is_slave or self.waiting_room <= 0 or (self._enabled and self._durability.last_write_s > self._busy_s)
         )
+
+    @property
+    def waiting_room(self) -> int:
+        """How many sends more may wait."""
+        return self._waiting_max - self._durability.waiting
 
     def check(self) -> None:
         """Raise if a send is not to be taken now."""
         if self._is_slave:
             raise RequestRefused("SYSTEM_BUSY", "[REJECTREQUEST]system busy, start flow control for a while")
         durability = self._durability
-        if len(durability.waiters) >= self._waiting_max:
+        if self.waiting_room <= 0:
             raise RequestRefused(
                 "SYSTEM_BUSY",
-                "[OVERLOAD]system busy, start flow control for a while: "
-                f"{len(durability.waiters)} sends wait for the disk",
+                f"[OVERLOAD]system busy, start flow control for a while: {durability.waiting} sends wait for the disk",
             )
         if self._enabled and durability.last_write_s > self._busy_s:
             if not self._busy:

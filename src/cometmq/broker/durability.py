@@ -7,6 +7,9 @@ need not wait for that: where the turn before had a single send, the first send 
     SYNC_FLUSH    one fdatasync in a thread covers everyone who waits; those who come meanwhile share the next
     SYNC_MASTER   and as many slaves as were asked for have it, too: `replicated` says how far they are
 
+Sends whose replies are ready (`send_lane.py`) wait as a group, for what they appended is written together. Where
+anything but success is to be told, the group is taken apart, and each waits for itself.
+
 A call that waits longer than `syncFlushTimeout` is answered FLUSH_DISK_TIMEOUT: stored, not known to be durable. One
 that waits for slaves longer than `slaveTimeout` is answered FLUSH_SLAVE_TIMEOUT: stored here, not known to be there.
 A store that fails to write or sync fences itself, and every waiting call is refused; none is answered as good.
@@ -25,7 +28,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from cometmq.broker.acknowledgements import Acknowledgements, ReadyReplies, Receipt
+from cometmq.broker.acknowledgements import Acknowledgements, Owed, ReadyReplies, Receipt
 from cometmq.broker.statistics import WriteTimes
 from cometmq.errors import RequestRefused, StoreError, StoreNotWritable
 from cometmq.net.routes import Call
@@ -41,7 +44,7 @@ _PAGE_SIZE: Final = 4096
 
 DISPATCH_MAX: Final = 4096  # messages at once; others have their turn before the rest of a huge batch
 
-Waiter = tuple[int, float, Call, Receipt]  # end offset, since, call, what it is told
+Waiter = tuple[int, float, Owed]  # end offset, since, what is told to whom
 Settle = Callable[["BaseException | None"], None]  # told once: None, or why it is not safe
 
 
@@ -67,9 +70,9 @@ class Durability:
         self._thorough_s = config.flush_commit_log_thorough_interval / 1000
         self._least_bytes = config.flush_commit_log_least_pages * _PAGE_SIZE
         self._loop = asyncio.get_running_loop()
-        self._unwritten: list[tuple[Call, Receipt]] = []  # answered when this turn's bytes are written
-        self._ready: list[ReadyReplies] = []  # the same
-        self.waiters: deque[Waiter] = deque()  # answered when they are flushed
+        self._unwritten: list[Owed] = []  # answered when this turn's bytes are written
+        self._waiters: deque[Waiter] = deque()  # answered when they are flushed
+        self._beside_first = 0  # sends that wait in groups, but for the first of each
         self._promises: deque[tuple[int, float, Settle]] = deque()  # end offset, since, the broker's own writers
         self.on_confirmed: list[Callable[[], None]] = []  # told when more of the log may be seen
         self._replicated: int | None = None  # None: no slave is waited for
@@ -106,16 +109,21 @@ class Durability:
             self._replicated = None
             self._advance()
 
+    @property
+    def lacks_replicas(self) -> bool:
+        """Whether `check_replicas` would raise."""
+        return self.too_few_replicas is not None and self.too_few_replicas()
+
     def check_replicas(self) -> None:
         """Raise if a message that is to be waited for must not be stored now. `WAIT=false` is not asked about."""
-        if self.too_few_replicas is not None and self.too_few_replicas():
+        if self.lacks_replicas:
             raise RequestRefused("SYSTEM_ERROR", "in-sync replicas not enough")
 
     def answer_when_safe(self, end_offset: int, call: Call, receipt: Receipt, *, sync: bool = True) -> None:
         """Answer `call` once everything before `end_offset` is as safe as promised; `sync=False` asks for less."""
         call.command.body = b""  # the log has it; kept here, it would hold a receive buffer while the disk is slow
         if sync and (self._sync or self._replicated is not None):
-            self.waiters.append((end_offset, self._loop.time(), call, receipt))
+            self._waiters.append((end_offset, self._loop.time(), (call, receipt)))
         else:
             self._unwritten.append((call, receipt))
         if self._turn_sends:
@@ -126,20 +134,19 @@ class Durability:
         if self._alone:
             self._write()
 
-    @property
-    def answers_when_written(self) -> bool:
-        """Whether whoever sends is answered as soon as the bytes are written."""
-        return not self._sync and self._replicated is None
-
-    def answer_when_written(self, replies: ReadyReplies, count: int) -> None:
-        """`answer_when_safe` for so many sends that need nothing more."""
-        self._ready.append(replies)
+    def let_leave_when_safe(self, replies: ReadyReplies) -> None:
+        """`answer_when_safe` for many."""
+        if self._sync or self._replicated is not None:
+            self._waiters.append((replies.end_offset, self._loop.time(), replies))
+            self._beside_first += replies.count - 1
+        else:
+            self._unwritten.append(replies)
         if self._turn_sends:
-            self._turn_sends += count
+            self._turn_sends += replies.count
             self._dirty = True
             return
         self.end_turn_soon()
-        self._turn_sends = count
+        self._turn_sends = replies.count
         if self._alone:
             self._write()
 
@@ -171,9 +178,14 @@ class Durability:
         await done
 
     @property
+    def waiting(self) -> int:
+        """How many sends wait for the disk or the slaves."""
+        return len(self._waiters) + self._beside_first
+
+    @property
     def longest_wait_ms(self) -> int:
         """How long the first of those who wait has waited."""
-        return int((self._loop.time() - self.waiters[0][1]) * 1000) if self.waiters else 0
+        return int((self._loop.time() - self._waiters[0][1]) * 1000) if self._waiters else 0
 
     def _end_turn(self) -> None:
         self._alone = self._turn_sends == 1
@@ -195,8 +207,7 @@ class Durability:
         self.last_write_s = self._loop.time() - began
         self.write_times.add(self.last_write_s)
         unwritten, self._unwritten = self._unwritten, []
-        ready, self._ready = self._ready, []
-        self._acknowledgements.send_all(unwritten, ready)
+        self._acknowledgements.send_all(unwritten)
         self._advance()  # in SYNC_FLUSH: who asks about what is safe already
         if self._sync:
             self._start_flush()
@@ -212,12 +223,15 @@ class Durability:
         """Everything before it is as safe as this broker alone can make it."""
         return self._safe_offset if self._sync else self._store.written_offset
 
+    @property
+    def _safe(self) -> int:
+        """Everything before it is as safe as promised."""
+        return self._kept_here if self._replicated is None else min(self._kept_here, self._replicated)
+
     def _advance(self) -> None:
         """Tell those whose bytes are safe by now."""
-        safe_offset = self._kept_here
-        if self._replicated is not None:
-            safe_offset = min(safe_offset, self._replicated)
-        if self.waiters:
+        safe_offset = self._safe
+        if self._waiters:
             self._release(safe_offset)
         if self._promises:
             self._settle(safe_offset)
@@ -228,11 +242,20 @@ class Durability:
             promises.popleft()[2](fault)
 
     def _release(self, safe_offset: int) -> None:
-        waiting = self.waiters
-        safe: list[tuple[Call, Receipt]] = []
+        waiting = self._waiters
+        safe: list[Owed] = []
         while waiting and waiting[0][0] <= safe_offset:
-            safe.append(waiting.popleft()[2:])
+            safe.append(owed := waiting.popleft()[2])
+            if isinstance(owed, ReadyReplies):
+                self._beside_first -= owed.count - 1
         self._acknowledgements.send_all(safe)
+
+    def _take_first_apart(self, since: float, replies: ReadyReplies) -> None:
+        """Let each send of the first group wait for itself."""
+        apart = replies.apart()
+        self._waiters.popleft()
+        self._waiters.extendleft((end, since, (call, receipt)) for end, call, receipt in reversed(apart))
+        self._beside_first -= replies.count - 1
 
     def dispatch_soon(self) -> None:
         """What dispatch waited for has come."""
@@ -282,14 +305,12 @@ class Durability:
 
     def _refuse_all(self, fault: BaseException) -> None:
         log.error("those who wait for the disk are refused: %s", fault)
-        calls: list[Call | ReadyReplies] = [
-            *self._ready,
-            *(call for call, _ in self._unwritten),
-            *(call for _, _, call, _ in self.waiters),
-        ]
-        self._ready.clear()
+        calls: list[Call] = []
+        for owed in [*self._unwritten, *(owed for _, _, owed in self._waiters)]:
+            calls += [call for _, call, _ in owed.apart()] if isinstance(owed, ReadyReplies) else owed[:1]
         self._unwritten.clear()
-        self.waiters.clear()
+        self._waiters.clear()
+        self._beside_first = 0
         self.refused += len(calls)
         refusal = fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault))
         for call in calls:
@@ -308,13 +329,17 @@ class Durability:
 
     def _give_up_waiting(self, now: float, *, only_kept: bool = False) -> None:
         kept_here = self._kept_here
-        while self.waiters:
-            end_offset, since, call, receipt = self.waiters[0]
+        while self._waiters:
+            end_offset, since, owed = self._waiters[0]
             kept = end_offset <= kept_here
             if (only_kept and not kept) or now - since <= (self._slave_timeout_s if kept else self._timeout_s):
                 break
-            self.waiters.popleft()
-            self._acknowledgements.send(call, receipt, _SLAVE_TIMEOUT if kept else _FLUSH_TIMEOUT)
+            if isinstance(owed, ReadyReplies):
+                self._take_first_apart(since, owed)
+                self._release(self._safe)  # the slaves may have some of them
+                continue
+            self._waiters.popleft()
+            self._acknowledgements.send(*owed, _SLAVE_TIMEOUT if kept else _FLUSH_TIMEOUT)
         # The broker's own writers go on without the slaves, as the original's do.
         promises = self._promises
         while promises and promises[0][0] <= kept_here and now - promises[0][1] > self._slave_timeout_s:

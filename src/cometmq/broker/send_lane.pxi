@@ -272,15 +272,16 @@ cdef class SendLane:
 
     cdef Py_ssize_t _take_all(self, object channel, const uint8_t* data, Py_ssize_t at, Py_ssize_t size) except -1:
         cdef object log = self._log
-        cdef Py_ssize_t requests = 0, count = 0, taken, room = self._room()
+        cdef Py_ssize_t requests = 0, requests_max, count = 0, room, taken
         cdef bytes born_host = channel.peer_host
         cdef int64_t begin = log.end, end = begin, limit = log.limit, now_ms
-        if room <= 0 or log.refusal is not None or PyBytes_GET_SIZE(born_host) != BORN_HOST_SIZE:
+        requests_max, room = self._room()
+        if log.refusal is not None or PyBytes_GET_SIZE(born_host) != BORN_HOST_SIZE:
             return at
         now_ms = max(<int64_t>self._now_ms(), <int64_t>log.last_store_time_ms)
         self._records.size = self._replies.size = 0
         try:
-            while count < room and self._is_send(data + at, size - at):
+            while requests < requests_max and count < room and self._is_send(data + at, size - at):
                 taken = self._take(channel, data + at, born_host, now_ms, end, limit, room - count)
                 if taken == 0:
                     break
@@ -294,7 +295,7 @@ cdef class SendLane:
                 log.parts.append(PyBytes_FromStringAndSize(<char*>self._records.data, self._records.size))
                 log.end = end
                 replies = PyBytes_FromStringAndSize(<char*>self._replies.data, self._replies.size)
-                self._answer(channel, replies, requests)
+                self._answer(channel, replies, requests, end)
             let_go(&self._records)
             let_go(&self._replies)
         return at

@@ -8,7 +8,9 @@ right. Taken are messages and batches
 
     with a JSON header that differs in opaque, born time and properties alone from one that was found good before,
     whose properties have a unique key of letters and digits, wait for the disk, and do not concern the broker,
-    that fit into the segment, while nothing stands against sends and a written message is a safe one.
+    that fit into the segment, while nothing stands against sends.
+
+The replies say success, and leave when that is true (`durability.py`).
 
 What is known of a header is dropped when a topic changes. `tests/property/test_send_lane.py` holds both ways to the
 same bytes, in the log and in the replies.
@@ -63,11 +65,11 @@ def open_lane(
         return None
     appender = store.appender
 
-    def room() -> int:
-        """How many messages may be taken now without a second thought."""
-        if not durability.answers_when_written or not admission.is_open:
-            return 0
-        return UNDISPATCHED_MAX - len(appender.undispatched)
+    def room() -> tuple[int, int]:
+        """How many sends, and messages in them, may be taken now without a second thought."""
+        if not admission.is_open or durability.lacks_replicas:
+            return 0, 0
+        return admission.waiting_room, UNDISPATCHED_MAX - len(appender.undispatched)
 
     def learn(channel: Channel, head: bytes) -> Learned:
         """Of a frame up to its body."""
@@ -81,8 +83,8 @@ def open_lane(
         is_batch, destination = found
         return appender.route(*destination, is_batch=is_batch)
 
-    def answer(channel: Channel, frames: bytes, count: int) -> None:
-        durability.answer_when_written(ReadyReplies(channel, frames), count)
+    def answer(channel: Channel, frames: bytes, count: int, end_offset: int) -> None:
+        durability.let_leave_when_safe(ReadyReplies(channel, frames, count, end_offset))
 
     lane: SendLane = lane_type(
         appender.log,

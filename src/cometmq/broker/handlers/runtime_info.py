@@ -139,7 +139,7 @@ class RuntimeInfo:
 
     def _queues(self) -> dict[str, str]:
         table = {
-            "sendThreadPoolQueueSize": str(len(self._durability.waiters)),
+            "sendThreadPoolQueueSize": str(self._durability.waiting),
             "sendThreadPoolQueueCapacity": str(self._config.send_thread_pool_queue_capacity),
             "sendThreadPoolQueueHeadWaitTimeMills": str(self._durability.longest_wait_ms),
             "EndTransactionQueueSize": "0",
