@@ -65,9 +65,9 @@ class Load(Protocol):
 class Sends:
     """Blocks of messages; those of one block go round the queues."""
 
-    def __init__(self, topic: str, connections: int, chunk: int, seed: int) -> None:
+    def __init__(self, topic: str, connections: int, chunk: int, seed: int, *, with_keys: bool = False) -> None:
         self._blocks = [
-            Block([_send(topic, place % QUEUES, seed, connection) for place in range(chunk)], chunk)
+            Block([_send(topic, place % QUEUES, seed, connection, with_keys) for place in range(chunk)], chunk)
             for connection in range(connections)
         ]
         self._counter = 0
@@ -156,8 +156,9 @@ def send_request(topic: str, queue: int, properties: str) -> SendMessageV2:
     )  # fmt: skip
 
 
-def _send(topic: str, queue: int, seed: int, connection: int) -> bytes:
-    request = send_request(topic, queue, _properties(_unique_key(seed, connection)))
+def _send(topic: str, queue: int, seed: int, connection: int, with_keys: bool) -> bytes:
+    keys = f"KEYS\x01order-{_COUNTER_MARK}\x02" if with_keys else ""
+    request = send_request(topic, queue, keys + _properties(_unique_key(seed, connection)))
     return frame_of(request, _body(seed, connection, queue))
 
 

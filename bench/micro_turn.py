@@ -123,6 +123,8 @@ async def run(frames: int, rounds: int, flush: str) -> None:
         turns = Turns(channel, transport)
         turns.measure_reading(f"{frames} sends, reading", Sends("sends", 1, frames, 1), rounds, frames)
         await turns.measure(f"{frames} sends", Sends("sends", 1, frames, 1), rounds, frames)
+        keyed = Sends("sends", 1, frames, 1, with_keys=True)
+        await turns.measure(f"{frames} sends with KEYS", keyed, rounds, frames)
         await turns.measure("a lone send", Sends("sends", 1, 1, 2), rounds * 2, 1)
         await turns.measure(f"a batch of {BATCH_COUNT}", Batches("batches", 1, 1), rounds // 2, BATCH_COUNT)
         stored = rounds * frames // QUEUES

@@ -84,7 +84,7 @@ class SendLane:
         queues: dict[tuple[str, int], ConsumeQueue],
         undispatched: deque[Message],
         shapes: dict[str, Shape],
-        read: Callable[[str], tuple[str, Shape] | None],
+        read: Callable[[str], tuple[str, str | None, Shape] | None],
         own: bytes,
         id_prefix: bytes,
         literals: tuple[bytes, ...],

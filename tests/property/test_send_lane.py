@@ -67,6 +67,8 @@ def properties(dice: random.Random, usual_share: float = 0.8) -> str:
     """Mostly what clients send; else what they should not."""
     key = f"7F0000{dice.randrange(1 << 40):026X}"
     usual = f"UNIQ_KEY\x01{key}\x02WAIT\x01true\x02TAGS\x01{dice.choice('ABC')}\x02"
+    keys = f"KEYS\x01{'order ' * dice.choice([0, 1, 30])}{dice.randrange(50)}\x02"
+    usual = dice.choice([usual, keys + usual, usual + keys])
     if dice.random() < usual_share:
         return usual
     return dice.choice(
@@ -75,6 +77,9 @@ def properties(dice: random.Random, usual_share: float = 0.8) -> str:
             "TAGS\x01A\x02",
             usual.rstrip("\x02"),
             usual + "KEYS\x01a b  c\x02",
+            usual + "KEYS\x01\x02",
+            usual + "KEYS\x01unended",
+            f"XKEYS\x01no\x02{usual}KEYS\x01yes\x02",
             usual + f"KEYS\x01{key}\x02",
             usual + "WAIT\x01false\x02",
             usual.replace("true", "false"),

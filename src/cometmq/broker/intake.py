@@ -63,8 +63,8 @@ class Intake:
         if not call.command.body:
             raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
         sent = self._sent.read(given)
-        if sent is not None and sent[1].plain:
-            uniq_key, (tags, keys, waiting, _) = sent
+        if sent is not None and sent[2].plain:
+            uniq_key, keys, (tags, waiting, _) = sent
             text = given + self._sent.own_text
         else:
             text, found = self.complete(given)

@@ -20,12 +20,17 @@ cdef enum:
     SCRATCH_KEPT = 1 << 20
 
 cdef const char* UNIQ_KEY = b"UNIQ_KEY\x01"
+cdef const char* KEYS = b"KEYS\x01"
 cdef const char* HEX = b"0123456789ABCDEF"
 
 
 cdef struct Text:
     const uint8_t* at
     Py_ssize_t size
+
+
+cdef struct Words:  # of properties, what differs from message to message
+    Text unique_key, keys  # no size: there are no keys
 
 
 cdef struct Header:
@@ -217,6 +222,30 @@ cdef bint find_unique_key(Text text, Text* key) noexcept:
     return True
 
 
+cdef bint find_keys(Text text, Text* keys) noexcept:
+    """The first keys, if there are any; False if they are empty, or do not end."""
+    cdef const uint8_t* at = text.at
+    cdef const uint8_t* end = text.at + text.size
+    cdef const uint8_t* stop
+    keys.at, keys.size = end, 0
+    while at < end:
+        stop = <const uint8_t*>memchr(at, 2, end - at)
+        if end - at >= 5 and memcmp(at, KEYS, 5) == 0:
+            if stop == NULL or stop - at == 5:
+                return False
+            keys.at, keys.size = at + 5, stop - at - 5
+            return True
+        if stop == NULL:
+            return True
+        at = stop + 1
+    return True
+
+
+cdef inline uint8_t* copy(uint8_t* to, const uint8_t* begin, const uint8_t* end) noexcept:
+    memcpy(to, begin, end - begin)
+    return to + (end - begin)
+
+
 cdef class SendLane:
     """Takes the usual sends at the front of what one read brought. `_routes` has what is known of their headers."""
 
@@ -307,7 +336,8 @@ cdef class SendLane:
         """Take one request: the number of its messages, 0 if it is to be left alone, and nothing has changed."""
         cdef Header header
         cdef const uint8_t* body = frame + 8 + comet_u32(frame + 4)
-        cdef Text sent = Text(body, frame + 4 + comet_u32(frame) - body), properties, key
+        cdef Text sent = Text(body, frame + 4 + comet_u32(frame) - body), properties
+        cdef Words words
         cdef Py_ssize_t records_size = self._records.size, replies_size = self._replies.size, count = 0
         cdef object shape, queue
         cdef tuple route
@@ -326,8 +356,10 @@ cdef class SendLane:
         properties.at, properties.size = self._text.data, unescaped(header.properties, self._text.data)
         if properties.size < 0:
             return 0
-        shape = self._shape(properties, &key)
-        if shape is None or not shape[2] or not shape[3] or not is_alphanumeric(key):  # it waits, and is plain
+        shape = self._shape(properties, &words)
+        if shape is None or not shape[1] or not shape[2]:  # it waits, and is plain
+            return 0
+        if not is_alphanumeric(words.unique_key):
             return 0
         cdef int64_t born_ms = 0, queue_offset = queue.next_offset
         for at in range(header.born.size):
@@ -338,11 +370,13 @@ cdef class SendLane:
         if is_batch:
             count = self._put_batch(sent, common, born_ms, now_ms, end, queue_offset, entries, count_max)
         else:
-            count = self._put(sent, properties, self._own, key, shape, -1, common, born_ms, now_ms, end, queue_offset, entries)
+            count = self._put(
+                sent, properties, self._own, words, shape, -1, common, born_ms, now_ms, end, queue_offset, entries
+            )
         if count == 0 or end + (self._records.size - records_size) + 8 > limit:
             self._records.size, self._replies.size = records_size, replies_size
             return 0
-        self._end_reply(replies_size, queue_id, queue_offset, key, header.opaque)
+        self._end_reply(replies_size, queue_id, queue_offset, words.unique_key, header.opaque)
         self._undispatched.extend(entries)
         queue.next_offset = queue_offset + count
         return count
@@ -365,22 +399,31 @@ cdef class SendLane:
             return None
         return <tuple?>route
 
-    cdef object _shape(self, Text text, Text* key):
-        """What the properties say, the unique key apart; None if that is not plain to see."""
+    cdef object _shape(self, Text text, Words* words):
+        """What the properties say, unique key and keys apart; None if that is not plain to see."""
         cdef uint8_t rest[SHAPE_MAX]
-        cdef Py_ssize_t before, behind
-        if not find_unique_key(text, key):
+        cdef uint8_t* to = rest
+        cdef const uint8_t* begin
+        cdef const uint8_t* behind
+        cdef const uint8_t* end = text.at + text.size
+        cdef Text keys
+        if not find_unique_key(text, &words.unique_key) or not find_keys(text, &words.keys):
             return None
-        before = key.at - 9 - text.at
-        behind = text.at + text.size - (key.at + key.size + 1)
-        if before + behind <= SHAPE_MAX:
-            memcpy(rest, text.at, before)
-            memcpy(rest + before, key.at + key.size + 1, behind)
-            shape = self._shapes.get(PyUnicode_DecodeUTF8(<char*>rest, before + behind, NULL))
+        keys = words.keys
+        begin = words.unique_key.at - 9
+        behind = words.unique_key.at + words.unique_key.size + 1
+        if text.size - (behind - begin) - keys.size <= SHAPE_MAX:
+            if keys.at < begin:
+                to = copy(copy(to, text.at, keys.at), keys.at + keys.size, begin)
+                to = copy(to, behind, end)
+            else:
+                to = copy(copy(to, text.at, begin), behind, keys.at)
+                to = copy(to, keys.at + keys.size, end)
+            shape = self._shapes.get(PyUnicode_DecodeUTF8(<char*>rest, to - rest, NULL))
             if shape is not None:
                 return shape
         read = self._read(PyUnicode_DecodeUTF8(<char*>text.at, text.size, NULL))
-        return None if read is None else read[1]
+        return None if read is None else read[2]
 
     cdef Py_ssize_t _put_batch(
         self, Text sent, tuple common, int64_t born_ms, int64_t now_ms, int64_t end, int64_t queue_offset,
@@ -389,7 +432,8 @@ cdef class SendLane:
         """The records of a batch; 0 if any of its messages is not plain."""
         cdef const uint8_t* at = sent.at
         cdef const uint8_t* stop = sent.at + sent.size
-        cdef Text body, properties, key
+        cdef Text body, properties
+        cdef Words words
         cdef int64_t body_size
         cdef Py_ssize_t count = 0, begin = self._records.size
         cdef int64_t flag
@@ -410,18 +454,18 @@ cdef class SendLane:
             at = properties.at + properties.size
             if not comet_is_ascii(properties.at, properties.size):
                 return 0
-            shape = self._shape(properties, &key)
-            if shape is None or not shape[3]:
+            shape = self._shape(properties, &words)
+            if shape is None or not shape[2]:
                 return 0
             self._put(
-                body, properties, b"", key, shape, flag, common, born_ms, now_ms, end + (self._records.size - begin),
+                body, properties, b"", words, shape, flag, common, born_ms, now_ms, end + (self._records.size - begin),
                 queue_offset + count, entries,
             )
             count += 1
         return count
 
     cdef Py_ssize_t _put(
-        self, Text body, Text properties, bytes more, Text key, object shape, int64_t flag, tuple common,
+        self, Text body, Text properties, bytes more, Words words, object shape, int64_t flag, tuple common,
         int64_t born_ms, int64_t now_ms, int64_t at, int64_t queue_offset, list entries,
     ) except -1:
         """One record, its id for the reply, and what dispatch must know; 0 if the properties are too large."""
@@ -438,11 +482,12 @@ cdef class SendLane:
         if tags is not self._last_tags:
             self._last_tags, self._tags_hash = tags, self._tags_code(tags)
         crc = crc_of(body.at, body.size, self._crc32)
-        unique_key = PyUnicode_DecodeUTF8(<char*>key.at, key.size, NULL)
+        unique_key = PyUnicode_DecodeUTF8(<char*>words.unique_key.at, words.unique_key.size, NULL)
+        keys = PyUnicode_DecodeUTF8(<char*>words.keys.at, words.keys.size, NULL) if words.keys.size else None
         reserve(&self._records, size)
         self._put_id(at)
         entries.append((
-            at + size, common[0], at, size, self._tags_hash, queue_offset, shape[1], unique_key, now_ms, common[3], tags
+            at + size, common[0], at, size, self._tags_hash, queue_offset, keys, unique_key, now_ms, common[3], tags
         ))
         to = self._records.data + self._records.size
         put(&self._records, PyBytes_AS_STRING(head), head_size)

@@ -1,7 +1,7 @@
 """The properties of a producer's message: what the broker must know of them, and what it stores.
 
-Most messages of a producer differ from each other in the unique key alone. So the key is cut out, and what is left
-is read once and remembered as a `Shape`, however many follow; `complete` is for the others, and is the rule.
+Most messages of a producer differ from each other in the unique key and the keys alone. So these are cut out, and what
+is left is read once and remembered as a `Shape`, however many follow; `complete` is for the others, and is the rule.
 
 Mirrors: SendMessageProcessor.sendMessage, MessageDecoder.string2messageProperties.
 """
@@ -22,13 +22,15 @@ POP_CK: Final = "POP_CK"
 
 _UNIQ_KEY: Final = f"{properties.UNIQ_KEY}\x01"
 _UNIQ_KEY_SIZE: Final = len(_UNIQ_KEY)
+_KEYS: Final = f"{properties.KEYS}\x01"
+_KEYS_SIZE: Final = len(_KEYS)
+_LATER_KEYS: Final = f"\x02{_KEYS}"
 
 
 class Shape(NamedTuple):
-    """What sound properties say, but for the unique key."""
+    """What sound properties say, but for the unique key and the keys."""
 
     tags: str | None
-    keys: str | None
     waits: bool  # for the disk
     plain: bool  # nothing in them concerns the broker: they are stored as they came, its own behind them
 
@@ -42,29 +44,36 @@ class SentProperties:
         self._special = special
         self._reserved = {*own, POP_CK, properties.TRANSACTION_PREPARED}
         self._make_unique_key = make_unique_key
-        self.shapes: dict[str, Shape] = {}  # by what is left without the unique key
+        self.shapes: dict[str, Shape] = {}  # by what is left without the unique key, and without the value of the keys
 
-    def read(self, text: str) -> tuple[str, Shape] | None:
-        """Unique key and shape; None if there is no such key, or a piece that is no property, or one twice."""
+    def read(self, text: str) -> tuple[str, str | None, Shape] | None:
+        """Unique key, keys and shape; None if there is no unique key, or a piece that is no property, or one twice."""
         at = text.find(_UNIQ_KEY)
         end = text.find("\x02", at)
         if at < 0 or end <= at + _UNIQ_KEY_SIZE or (at and text[at - 1] != "\x02"):
             return None
-        rest = text[:at] + text[end + 1 :]
+        uniq_key, rest, keys = text[at + _UNIQ_KEY_SIZE : end], text[:at] + text[end + 1 :], None
+        at = rest.find(_LATER_KEYS) + 1
+        if at or rest.startswith(_KEYS):
+            end = rest.find("\x02", at)
+            keys = rest[at + _KEYS_SIZE : end]
+            if end < 0 or not keys:
+                return None
+            rest = rest[: at + _KEYS_SIZE] + rest[end:]
         shape = self.shapes.get(rest)
         if shape is None:
             shape = self._look(text, rest)
             if shape is None:
                 return None
-        return text[at + _UNIQ_KEY_SIZE : end], shape
+        return uniq_key, keys, shape
 
     def _look(self, text: str, rest: str) -> Shape | None:
         found = parse(text)
         if text.count("\x02") != len(found) or not text.endswith("\x02"):
             return None
         plain = found.keys().isdisjoint(self._reserved) and found.keys().isdisjoint(self._special)
-        shape = Shape(found.get(properties.TAGS), found.get(properties.KEYS), waits(found), plain)
-        if shape.keys is None and len(rest) <= SHAPE_SIZE_MAX:
+        shape = Shape(found.get(properties.TAGS), waits(found), plain)
+        if len(rest) <= SHAPE_SIZE_MAX:
             if len(self.shapes) >= SHAPES_MAX:
                 self.shapes.clear()
             self.shapes[rest] = shape
@@ -78,8 +87,8 @@ class SentProperties:
             text = str(data, "utf-8", "replace")
             sent = read(text)
             if sent is not None:
-                uniq_key, (tags, keys, _, _) = sent
-                items.append((flag, body, data, tags, keys, uniq_key))
+                uniq_key, keys, shape = sent
+                items.append((flag, body, data, shape.tags, keys, uniq_key))
             elif data:
                 found = parse(text)
                 words = found.get(properties.TAGS), found.get(properties.KEYS), found.get(properties.UNIQ_KEY)
