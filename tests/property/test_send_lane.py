@@ -70,12 +70,11 @@ def properties(dice: random.Random, usual_share: float = 0.8) -> str:
     keys = f"KEYS\x01{'order ' * dice.choice([0, 1, 30])}{dice.randrange(50)}\x02"
     usual = dice.choice([usual, keys + usual, usual + keys])
     if dice.random() < usual_share:
-        return usual
+        return dice.choice([usual, usual, usual.rstrip("\x02")])  # clients of version 5, and of version 4
     return dice.choice(
         [
             "",
             "TAGS\x01A\x02",
-            usual.rstrip("\x02"),
             usual + "KEYS\x01a b  c\x02",
             usual + "KEYS\x01\x02",
             usual + "KEYS\x01unended",

@@ -26,7 +26,9 @@ texts = st.tuples(st.lists(pieces, max_size=5).map("\x02".join), st.sampled_from
 @example(["UNIQ_KEY\x01a\x02", "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02", "UNIQ_KEY\x01a"])
 @example(["KEYS\x01k\x02UNIQ_KEY\x01a\x02A\x01b\x02", "UNIQ_KEY\x01a\x02KEYS\x01l\x02A\x01b\x02"])
 @example(["UNIQ_KEY\x01a\x02KEYS\x01k\x02", "UNIQ_KEY\x01a\x02KEYS\x01\x02", "UNIQ_KEY\x01a\x02KEYS\x01l"])
-@example(["UNIQ_KEY\x01a\x02KEYS\x01k\x02", "UNIQ_KEY\x01a\x02KEYS\x01k\x02KEYS\x01l\x02", "UNIQ_KEY\x01a\x02XKEYS\x01k\x02"])
+@example(
+    ["UNIQ_KEY\x01a\x02KEYS\x01k\x02", "UNIQ_KEY\x01a\x02KEYS\x01k\x02KEYS\x01l\x02", "UNIQ_KEY\x01a\x02XKEYS\x01k\x02"]
+)
 def test_both_ways_agree(many: list[str]) -> None:
     sent = SentProperties(OWN, SPECIAL, lambda: "made")
     for text in many + many:

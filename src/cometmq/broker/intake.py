@@ -14,7 +14,7 @@ from cometmq.broker.acknowledgements import Receipt, TimedReceipt
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
-from cometmq.broker.sent_properties import SentProperties, waits
+from cometmq.broker.sent_properties import SentProperties, closed, waits
 from cometmq.broker.topics import Topics
 from cometmq.errors import MessageRefused, ProtocolError, RequestRefused
 from cometmq.model import names, properties
@@ -62,6 +62,7 @@ class Intake:
         topic, queue_id, flag, sys_flag, reconsume_times = destination
         if not call.command.body:
             raise ProtocolError(f"the message to {topic} has no body; send at least one byte")
+        given = closed(given)
         sent = self._sent.read(given)
         if sent is not None and sent[2].plain:
             uniq_key, keys, (tags, waiting, _) = sent

@@ -199,6 +199,14 @@ cdef Py_ssize_t unescaped(Text text, uint8_t* to) noexcept:
     return size
 
 
+cdef inline int close_properties(uint8_t* text, Py_ssize_t size) noexcept:
+    """Put the last separator where a client has left it out, behind the text; returns how many bytes that are."""
+    if text[size - 1] == 2:
+        return 0
+    text[size] = 2
+    return 1
+
+
 cdef bint find_unique_key(Text text, Text* key) noexcept:
     """The first unique key, where it is a property of its own and not empty: the rule of `SentProperties.read`."""
     cdef const uint8_t* at = text.at
@@ -254,7 +262,7 @@ cdef class SendLane:
     cdef bytes _own, _id_prefix
     cdef tuple _literals
     cdef Py_ssize_t _body_max, _routes_max
-    cdef Scratch _records, _replies, _text
+    cdef Scratch _records, _replies, _text, _inner
 
     def __init__(
         self, object log, dict queues, object undispatched, dict shapes, object read, bytes own, bytes id_prefix,
@@ -275,6 +283,7 @@ cdef class SendLane:
         free(self._records.data)
         free(self._replies.data)
         free(self._text.data)
+        free(self._inner.data)
 
     def forget(self):
         """What is known of headers may be wrong by now."""
@@ -352,10 +361,11 @@ cdef class SendLane:
             return 0
         is_batch, _, queue, head, topic_part, sys_flag, queue_id = route
         self._text.size = 0
-        reserve(&self._text, header.properties.size)
+        reserve(&self._text, header.properties.size + 1)
         properties.at, properties.size = self._text.data, unescaped(header.properties, self._text.data)
-        if properties.size < 0:
+        if properties.size <= 0:
             return 0
+        properties.size += close_properties(self._text.data, properties.size)
         shape = self._shape(properties, &words)
         if shape is None or not shape[1] or not shape[2]:  # it waits, and is plain
             return 0
@@ -432,7 +442,7 @@ cdef class SendLane:
         """The records of a batch; 0 if any of its messages is not plain."""
         cdef const uint8_t* at = sent.at
         cdef const uint8_t* stop = sent.at + sent.size
-        cdef Text body, properties
+        cdef Text body, properties, closed
         cdef Words words
         cdef int64_t body_size
         cdef Py_ssize_t count = 0, begin = self._records.size
@@ -454,7 +464,13 @@ cdef class SendLane:
             at = properties.at + properties.size
             if not comet_is_ascii(properties.at, properties.size):
                 return 0
-            shape = self._shape(properties, &words)
+            closed = properties
+            if properties.size and properties.at[properties.size - 1] != 2:
+                reserve(&self._inner, properties.size + 1)
+                memcpy(self._inner.data, properties.at, properties.size)
+                closed.at = self._inner.data
+                closed.size += close_properties(self._inner.data, properties.size)
+            shape = self._shape(closed, &words)
             if shape is None or not shape[2]:
                 return 0
             self._put(

@@ -47,7 +47,7 @@ class SentProperties:
         self.shapes: dict[str, Shape] = {}  # by what is left without the unique key, and without the value of the keys
 
     def read(self, text: str) -> tuple[str, str | None, Shape] | None:
-        """Unique key, keys and shape; None if there is no unique key, or a piece that is no property, or one twice."""
+        """Of closed properties unique key, keys and shape; None if there is no unique key, or a piece that is no property, or one twice."""
         at = text.find(_UNIQ_KEY)
         end = text.find("\x02", at)
         if at < 0 or end <= at + _UNIQ_KEY_SIZE or (at and text[at - 1] != "\x02"):
@@ -84,7 +84,7 @@ class SentProperties:
         read = self.read
         items: list[BatchItem] = []
         for flag, body, data in messages:
-            text = str(data, "utf-8", "replace")
+            text = closed(str(data, "utf-8", "replace"))
             sent = read(text)
             if sent is not None:
                 uniq_key, keys, shape = sent
@@ -101,8 +101,7 @@ class SentProperties:
         """What is stored: the producer's properties, the unique key if it gave none, and those of the broker."""
         found = parse(text)
         found.pop(POP_CK, None)
-        if text and not text.endswith("\x02"):
-            text += "\x02"
+        text = closed(text)
         if text.count("\x02") != len(found):  # pieces that are no properties, or twice the same
             text = render(found)
         if not found.get(properties.UNIQ_KEY):
@@ -114,6 +113,11 @@ class SentProperties:
             found.update(self.own)
             text = render(found)
         return text, found
+
+
+def closed(text: str) -> str:
+    """Properties as clients of version 5 write them; those of version 4 leave the last separator out."""
+    return text if text.endswith("\x02") or not text else text + "\x02"
 
 
 def waits(found: Mapping[str, str]) -> bool:
