@@ -47,7 +47,10 @@ class SentProperties:
         self.shapes: dict[str, Shape] = {}  # by what is left without the unique key, and without the value of the keys
 
     def read(self, text: str) -> tuple[str, str | None, Shape] | None:
-        """Of closed properties unique key, keys and shape; None if there is no unique key, or a piece that is no property, or one twice."""
+        """Of closed properties the unique key, keys and shape.
+
+        None if there is no unique key, or a piece that is no property, or one twice.
+        """
         at = text.find(_UNIQ_KEY)
         end = text.find("\x02", at)
         if at < 0 or end <= at + _UNIQ_KEY_SIZE or (at and text[at - 1] != "\x02"):

@@ -3,7 +3,6 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcmp, memcpy
@@ -210,14 +209,13 @@ cdef class Walk:
         try:
             if stop < 0 or stop > view.len:
                 stop = view.len
-            reason = self._run(data, <const uint8_t*>view.buf, view.len, &at, stop, base, start_offset, end_offset)
+            reason = self._run(<const uint8_t*>view.buf, view.len, &at, stop, base, start_offset, end_offset)
         finally:
             PyBuffer_Release(&view)
         return self.rows - rows_before, at, reason
 
     cdef int _run(
         self,
-        object whole,
         const uint8_t* data,
         Py_ssize_t size,
         Py_ssize_t* where,
@@ -272,8 +270,9 @@ cdef class Walk:
                     return NO_RECORD
                 if properties_size and not record[total - 1]:
                     return NO_RECORD
-                if self._check_crc and body_size and not self._is_sound(whole, at + body_at, body_size, record):
-                    return NO_RECORD
+                if self._check_crc and body_size:
+                    if crc_of(record + body_at, body_size, self._crc32) != comet_u32(record + 8):
+                        return NO_RECORD
             offset = comet_i64(record + 20)
             store_time_ms = comet_i64(record + 48 + born_size)
             if (
@@ -290,10 +289,6 @@ cdef class Walk:
             at += total
         where[0] = at
         return REACHED
-
-    cdef bint _is_sound(self, object whole, Py_ssize_t at, Py_ssize_t size, const uint8_t* record) except -1:
-        cdef uint32_t crc = self._crc32(PyMemoryView_FromObject(whole)[at : at + size])
-        return crc & 0x7FFFFFFF == comet_u32(record + 8)
 
     cdef bint _is_wanted(self, const char* topic, Py_ssize_t size) except -1:
         if self._topics is None:
