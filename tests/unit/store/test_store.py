@@ -23,7 +23,7 @@ from cometmq.errors import MessageRefused, StoreError, StoreLocked
 from cometmq.model.java_hash import tags_code
 from cometmq.store.config import ASYNC_FLUSH, StoreConfig
 from cometmq.store.engine import Store
-from cometmq.store.reader import ReadStatus
+from cometmq.store.reader import GAP_MAX, ReadStatus
 from cometmq.wire.record import pack_host
 
 
@@ -325,6 +325,31 @@ def test_slices_and_load_agree(tmp_path: Path) -> None:
     result = store.read("T", 0, 0, 10)
     assert result.cold
     assert len(b"".join(store.load(result.ranges))) == result.size
+    store.close()
+
+
+class CountingFs(EvictedFs):
+    """Counts reads."""
+
+    reads = 0
+
+    def pread(self, fd: int, size: int, offset: int) -> bytes:
+        self.reads += 1
+        return super().pread(fd, size, offset)
+
+
+@pytest.mark.parametrize(("others", "size", "reads"), [(3, 400, 1), (1, GAP_MAX, 8)])
+def test_what_stands_close_together_is_read_at_once(tmp_path: Path, others: int, size: int, reads: int) -> None:
+    fs = CountingFs()
+    store = open_small(tmp_path, fs=fs, mapped_file_size_commit_log=1 << 20)
+    for number in range(8):
+        send(store, bytes([number]) * 400)
+        for _ in range(others):
+            send(store, b"of another queue" + bytes(size), queue_id=1)
+    settle(store)
+    ranges = store.read("T", 0, 0, 8).ranges
+    fs.reads = 0
+    assert [bytes(one) for one in store.slices(ranges)] == store.load(ranges) and fs.reads == reads
     store.close()
 
 
