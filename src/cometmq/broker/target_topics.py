@@ -61,4 +61,8 @@ class TargetTopics:
 
 def queue_id_of(request: AnySend, topic: TopicConfig) -> int:
     """The queue asked for; a negative one leaves the choice to us."""
-    return request.queue_id if request.queue_id >= 0 else random.randrange(topic.write_queue_nums)
+    if request.queue_id >= 0:
+        return request.queue_id
+    if topic.write_queue_nums <= 0:
+        raise RequestRefused("SYSTEM_ERROR", f"topic[{topic.name}] has no queue to write to")
+    return random.randrange(topic.write_queue_nums)

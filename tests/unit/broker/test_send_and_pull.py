@@ -155,6 +155,12 @@ async def test_a_refused_send_leaves_nothing_behind(
         assert found.offset == 1
 
 
+async def test_no_queue_can_be_chosen_where_there_is_none(broker: StartBroker) -> None:
+    async with broker() as (_, channel):
+        answer = await channel.exchange(send(topic="none", default_topic_queue_nums=0, queue_id=-1).command(b"x"))
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "topic[none] has no queue to write to")
+
+
 async def test_a_batch_whose_lengths_lie_stores_nothing(broker: StartBroker) -> None:
     async with broker() as (_, channel):
         await channel.call(send(), b"first")
