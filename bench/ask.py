@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from types import TracebackType
@@ -13,7 +14,7 @@ from cometmq.model.sysflag import READ_WRITE
 from cometmq.net.pool import split_address
 from cometmq.wire.codes import LanguageCode, ResponseCode
 from cometmq.wire.command import Command, decode_command, encode_command
-from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.admin import CreateGroup, CreateTopic
 from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply
 from cometmq.wire.schema import Header
 
@@ -76,6 +77,10 @@ def create_topic(asker: Asker, topic: str, queues: int = QUEUES) -> None:
             topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=False,
         )
     )  # fmt: skip
+
+
+def create_group(asker: Asker, group: str) -> None:
+    asker.ask(CreateGroup(), json.dumps({"groupName": group}).encode())
 
 
 def max_offsets(asker: Asker, topic: str, queues: int = QUEUES) -> list[int]:

@@ -46,7 +46,7 @@ def _load(job: Job, ends: list[int]) -> Tally:
     if job.kind == "delivery":
         return run_delivery(job, ends)
     if job.kind == "pops":
-        return run_pops(job)
+        return run_pops(job, ends)
     if job.kind == "cold":
         return run_cold(job)
     if job.kind == "timers":

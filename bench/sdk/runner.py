@@ -19,7 +19,7 @@ from typing import Final
 
 from tests.original.proxy import JavaProxy
 
-from bench.ask import Asker, create_topic
+from bench.ask import Asker, create_group, create_topic
 from bench.filling import fill_topic
 from bench.machine import ROOT
 from bench.results import Result, Run
@@ -28,7 +28,6 @@ from bench.sdk.programs import BY_NAME, ClientProgram
 from bench.servers import Side, SideName
 from bench.tally import Invalid
 from bench.workloads import BODY_SIZE, QUEUES
-from cometmq.wire.requests.admin import CreateGroup
 from cometmq.wire.requests.consume import UpdateConsumerOffset
 
 SENDS_TOPIC: Final = "bench-sdk-sends"
@@ -107,7 +106,7 @@ def _turn(
 
 def _begin_at_first(side: Side, group: str) -> None:
     with Asker(side.address) as asker:
-        asker.ask(CreateGroup(), json.dumps({"groupName": group}).encode())
+        create_group(asker, group)
         for queue in range(QUEUES):
             asker.ask(UpdateConsumerOffset(PUSH_TOPIC, group, queue, 0))
 
