@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.store.kit import bodies, open_small, send, settle
+from tests.unit.store.kit import FILE_UNITS, bodies, open_small, send, settle
 
 from .harness.crash_disk import MODES, CrashDisk
 from .harness.rows import Row
@@ -116,4 +116,31 @@ def test_a_power_cut_after_a_kill_and_a_clean_stop(quick_folder: Path) -> None:
     store.abandon()
     store = open_small(left)
     assert bodies(store) == [b"acknowledged"]
+    store.close()
+
+
+def test_a_power_cut_after_a_kill_that_left_an_empty_queue_file(quick_folder: Path) -> None:
+    """The killed process had made the file of a queue and put nothing into it; its name is synced all the same."""
+    origin, left = quick_folder / "origin", quick_folder / "left"
+    disk = CrashDisk(origin)
+    store = open_small(origin, disk)
+    send(store, b"of a queue that is there", queue_id=1)
+    settle(store)
+    store.maintain(thorough=True)
+    send(store, b"acknowledged")
+    send(store, b"as well")
+    store.write()
+    store.flush_log()
+    folder = str(origin / "consumequeue" / "T" / "0")
+    disk.make_dirs(folder)
+    fd = disk.open(f"{folder}/{0:020d}", create=True)
+    disk.truncate(fd, FILE_UNITS * 20)
+    disk.close(fd)
+    store.abandon()
+    store = open_small(origin, disk)
+    store.maintain(thorough=True)
+    disk.left_at(len(disk.steps), "lose all", random.Random(0), left)
+    store.abandon()
+    store = open_small(left)
+    assert bodies(store) == [b"acknowledged", b"as well"]
     store.close()

@@ -89,7 +89,9 @@ class Recovery:
                 doubted.add(queue)
             elif files is Files.EMPTY:
                 empty.add(queue)
-            if not clean and queue.max_physical > self._checkpoint.logics_physical_offset:
+            # The file of an empty one was made by who died before writing to it: its name may not be on the disk.
+            unsure = files is Files.EMPTY or queue.max_physical > self._checkpoint.logics_physical_offset
+            if not clean and unsure:
                 table.doubt_from(queue, self._checkpoint.logics_physical_offset)
             if files is not Files.NONE:
                 self._on_disk.add((queue.topic, queue.queue_id))
