@@ -25,7 +25,8 @@ from .reply import mark, plain, records_of
 from .script import Ask, Await, Closed, Form, Pause, Pushed, Script, Server, Silent, Step, fill
 
 ANSWER_TIMEOUT_MS = 4_000
-UNTIL_TIMEOUT_S = 8.0
+UNTIL_TIMEOUT_S = 40.0  # a broker of the original may look only every 30 s for a route that was not there yet
+PUSHED_TIMEOUT_S = 8.0
 UNTIL_PAUSE_S = 0.02
 
 NAMES = ("topic", "group", "cluster", "broker", "namespace", "client", "key")
@@ -104,7 +105,7 @@ class _Run:
     async def _pushed(self, step: Pushed) -> dict[str, Any]:
         queue = self.pushed[step.peer]
         try:
-            async with asyncio.timeout(UNTIL_TIMEOUT_S):
+            async with asyncio.timeout(PUSHED_TIMEOUT_S):
                 commands = [await queue.get()]
         except TimeoutError:
             return {"pushed": "nothing"}
