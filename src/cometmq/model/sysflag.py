@@ -23,6 +23,8 @@ class MessageFlag(IntFlag):
 
 
 TRANSACTION_MASK = int(MessageFlag.TRANSACTION_ROLLBACK)
+# What prepared and rolled back have in common: such a message takes no place in its queue.
+TRANSACTION_UNSEEN = int(MessageFlag.TRANSACTION_PREPARED)
 
 
 class PullFlag(IntFlag):

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from cometmq.model.sysflag import TRANSACTION_UNSEEN
 from cometmq.store.batch_queue import BatchQueues
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
@@ -33,7 +34,6 @@ from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end,
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.replay import Replay
 
-_PREPARED: Final = 0x4  # takes no place in its queue
 INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
 
 Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
@@ -167,7 +167,7 @@ class Recovery:
         while wanted and (segment := self._log.segment_of(at)) is not None:
             walk = Walk(self._log.view_of(segment.start), segment.start, at - segment.start, check_crc=False)
             for _, _, queue_id, queue_offset, sys_flag, _, topic, _ in walk:
-                if (topic, queue_id) in wanted and not sys_flag & _PREPARED:
+                if (topic, queue_id) in wanted and not sys_flag & TRANSACTION_UNSEEN:
                     if queue_offset:
                         return False
                     wanted.discard((topic, queue_id))

@@ -20,6 +20,7 @@ from cometmq.clock import SystemClock
 from cometmq.model import properties
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
+from cometmq.model.sysflag import TRANSACTION_UNSEEN
 from cometmq.store.append import Entry
 from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
 from cometmq.store.consume_queue import ConsumeQueue
@@ -30,7 +31,6 @@ from cometmq.store.queue_table import QueueTable
 
 AHEAD_MS_MAX: Final = 30 * 24 * 3_600_000  # no CRC covers a store time: one so far in the future is damaged
 
-_PREPARED: Final = 0x4
 _ROLLBACK: Final = 0xC
 _INNER_BATCH: Final = 0x80
 _SEPARATOR: Final = properties.PROPERTY_SEPARATOR
@@ -95,7 +95,7 @@ def entries_in_python(
         if _KEYS in text:
             keys = _value_of(text, properties.KEYS)
         code = tags_code(tags)
-        if sys_flag & _PREPARED:
+        if sys_flag & TRANSACTION_UNSEEN:
             queue_offset = -1
         if end == queue.max_physical:
             mend(queue, physical_offset, code)
@@ -161,7 +161,7 @@ class Replay:
         found = properties.parse(str(data, "utf-8", "replace"))
         tags, keys, uniq_key = (found.get(name) for name in (properties.TAGS, properties.KEYS, properties.UNIQ_KEY))
         code = tags_code(tags)
-        if sys_flag & _PREPARED:
+        if sys_flag & TRANSACTION_UNSEEN:
             queue_offset = -1
         if isinstance(queue, BatchQueue):
             if queue_offset >= 0:

@@ -17,8 +17,8 @@ from cometmq.broker.inner_messages import InnerMessage
 from cometmq.errors import RequestRefused
 from cometmq.model import properties
 from cometmq.model.names import SCHEDULE_TOPIC
+from cometmq.model.sysflag import TRANSACTION_UNSEEN
 
-_PREPARED: Final = 0x4  # the bit that prepared and rolled back have in common
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _INT_MAX: Final = (1 << 31) - 1
 
@@ -32,7 +32,7 @@ class DelayStage:
     def __call__(self, message: InnerMessage) -> None:
         found = message.properties
         text = found.get(properties.DELAY)
-        if text is None or message.due or message.sys_flag & _PREPARED:
+        if text is None or message.due or message.sys_flag & TRANSACTION_UNSEEN:
             return
         level = _level(text)
         if level <= 0 or self._level_max <= 0:
