@@ -272,6 +272,24 @@ async def test_a_producer_that_does_not_read_is_not_asked(broker: StartBroker) -
         member.close()
 
 
+async def test_a_producer_that_has_no_room_for_all_checks_is_asked_until_it_has_answered(broker: StartBroker) -> None:
+    keys = [f"k{number}" for number in range(40)]
+    async with broker(transactionCheckMax="1000000", **FAST) as (running, channel):
+        for key in keys:
+            await begin(channel, key, age_ms=OLD_MS)
+        member, asked = await producer(running.address, held_max=5)
+        ended: set[str] = set()
+        async with asyncio.timeout(20):
+            while not asked.full():  # noqa: ASYNC110 (nobody says so)
+                await asyncio.sleep(0.01)
+            while len(ended) < len(keys):
+                copy = checked(await asked.get())
+                await member.call(copy.end(COMMIT, checked=True))
+                ended.add(copy.key)
+        assert sorted(await bodies(channel, len(keys))) == sorted(keys)
+        member.close()
+
+
 @pytest.mark.parametrize("verdict", [COMMIT, ROLLBACK])
 async def test_an_end_that_could_not_be_written_down_is_written_down_by_the_next_try(
     broker: StartBroker, monkeypatch: pytest.MonkeyPatch, verdict: int

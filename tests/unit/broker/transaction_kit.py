@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 GROUP, TOPIC = "traders", "orders"
 OLD_MS = 60_000
 """Born so long ago, a half message is due for its check."""
+HELD_MAX = 2_000
+"""Checks that wait for their answers; Java's producer has room for as many (checkRequestHoldMax)."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,17 @@ def checked(command: Command) -> Begun:
     return Begun(request.msg_id or "", request.commit_log_offset, request.tran_state_table_offset)
 
 
-async def producer(address: str, client_id: str = "one") -> tuple[Channel, asyncio.Queue[Command]]:
-    """A member of the producer group, and the checks that it is sent."""
-    asked: asyncio.Queue[Command] = asyncio.Queue(10_000)
-    channel = await connect(address, on_request=lambda _, command: asked.put_nowait(command))
+async def producer(
+    address: str, client_id: str = "one", held_max: int = HELD_MAX
+) -> tuple[Channel, asyncio.Queue[Command]]:
+    """A member of the producer group, and the checks that it is sent; what it has no room for will be asked again."""
+    asked: asyncio.Queue[Command] = asyncio.Queue(held_max)
+
+    def hold(_: Channel, command: Command) -> None:
+        with suppress(asyncio.QueueFull):
+            asked.put_nowait(command)
+
+    channel = await connect(address, on_request=hold)
     await channel.call(HeartBeat(), HeartbeatData(client_id, [GROUP], []).encode())
     return channel, asked
 
