@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,36 +29,56 @@ ROLES: dict[str, dict[str, object]] = {
     "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 500},
     "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
 }
+LONGEST_S, PAIRS = (1.5, 1) if share() is None else (60, 4)  # pairs at a time
+LIFE_PAUSES = 4  # of a pair; after each everything is read
 
 
 @pytest.mark.parametrize(("role", "trimmed", "full"), [("SYNC_MASTER", 2, 100), ("ASYNC_MASTER", 2, 100)])
 async def test_pauses_of_master_and_slave(tmp_path: Path, role: str, trimmed: int, full: int) -> None:
-    longest_s = 1.5 if share() is None else 60
-    with ExitStack() as running, Row(11, f"master and slave paused, {role}", trimmed=trimmed, full=full) as row:
-        master, slave = start_pair(tmp_path, running, ROLES[role])
-        traffic = Traffic(Ledger(tmp_path / "ledger.jsonl"))
-        for number in row.each():
-            paused = (slave, master)[number % 2]
-            async with traffic.flowing(master.addr):
-                await grows(traffic)
-                await asyncio.sleep(row.chance.uniform(0, 0.5))
-                os.kill(paused.pid, signal.SIGSTOP)
-                await asyncio.sleep(row.chance.uniform(1, longest_s))
-                os.kill(paused.pid, signal.SIGCONT)
-                await grows(traffic)
-            row.violations += [f"pause {number}, master: {fault}" for fault in await traffic.check(master.addr)]
-            await caught_up(master, slave)
-            row.violations += [f"pause {number}, slave: {fault}" for fault in await traffic.check(slave.addr)]
-        if role == "SYNC_MASTER":
-            async with traffic.flowing(master.addr):
-                await grows(traffic)
-                master.kill()
-            row.violations += [f"the slave alone: {fault}" for fault in await lost_at(slave, traffic)]
-        slave.kill()
-        master.kill()
-        row.violations += unequal(master, slave)
-        traffic.ledger.close()
-        row.add(sent=traffic.sent, acknowledged=traffic.acknowledged, **counted(traffic))
+    with Row(11, f"master and slave paused, {role}", trimmed=trimmed, full=full) as row:
+        lives = iter(range(0, row.count, LIFE_PAUSES))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(PAIRS):
+                group.create_task(live(row, lives, tmp_path, role))
+
+
+async def live(row: Row, lives: Iterator[int], folder: Path, role: str) -> None:
+    """One pair after the other, as long as there are pauses left."""
+    for first in lives:
+        if row.violations:
+            return
+        with ExitStack() as running:
+            home = folder / str(first)
+            home.mkdir()
+            master, slave = await asyncio.to_thread(start_pair, home, running, ROLES[role])
+            traffic = Traffic(Ledger(home / "ledger.jsonl"))
+            for number in range(first, min(first + LIFE_PAUSES, row.count)):
+                await pause(row, number, master, slave, traffic)
+                row.step()
+            if role == "SYNC_MASTER":
+                async with traffic.flowing(master.addr):
+                    await grows(traffic)
+                    master.kill()
+                row.violations += [f"the slave of {first} alone: {fault}" for fault in await lost_at(slave, traffic)]
+            slave.kill()
+            master.kill()
+            row.violations += [f"pair {first}: {fault}" for fault in unequal(master, slave)]
+            traffic.ledger.close()
+            row.add(sent=traffic.sent, acknowledged=traffic.acknowledged, **counted(traffic))
+
+
+async def pause(row: Row, number: int, master: CometBroker, slave: CometBroker, traffic: Traffic) -> None:
+    paused = (slave, master)[number % 2]
+    async with traffic.flowing(master.addr):
+        await grows(traffic)
+        await asyncio.sleep(row.chance.uniform(0, 0.5))
+        os.kill(paused.pid, signal.SIGSTOP)
+        await asyncio.sleep(LONGEST_S ** row.chance.random())  # from a second on; as many short ones as long ones
+        os.kill(paused.pid, signal.SIGCONT)
+        await grows(traffic)
+    row.violations += [f"pause {number}, master: {fault}" for fault in await traffic.check(master.addr)]
+    await caught_up(master, slave)
+    row.violations += [f"pause {number}, slave: {fault}" for fault in await traffic.check(slave.addr)]
 
 
 async def grows(traffic: Traffic) -> None:
