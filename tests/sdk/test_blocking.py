@@ -258,7 +258,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import assert_type
 
-from cometmq import Decision, Message, Receipt, ReceivedMessage, SimpleConsumer, Transaction, blocking
+from cometmq import Decision, Message, Receipt, ReceivedMessage, SimpleConsumer, TopicHandler, Transaction, blocking
 from cometmq import consumer as consumes
 
 
@@ -292,6 +292,11 @@ blocking.Producer("g", retrys=3)  # type: ignore[call-arg]
 blocking.PushConsumer("g", request_timeout_ms="1")  # type: ignore[arg-type]
 SimpleConsumer("g", in_fligth=3)  # type: ignore[call-arg]
 consumes("t", group="g", concurency=3)  # type: ignore[call-arg]
+TopicHandler("t", retries=3, close_timeout_s=1.0)
+TopicHandler("t", retrys=3)  # type: ignore[call-arg]
+TopicHandler("t", send_timeout_ms="1")  # type: ignore[arg-type]
+pipeline.send(Message("t", b"1"), delay=3)
+pipeline.send(Message("t", b"1"), dealy=3)  # type: ignore[call-arg]
 """
 
 

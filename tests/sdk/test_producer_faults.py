@@ -275,7 +275,7 @@ async def test_programs(before: str, inside: str, run: str) -> None:
     "wrong",
     [
         {"retries": -1}, {"send_timeout_ms": 0}, {"in_flight": 0}, {"strategy": "best"}, {"heartbeat_interval_s": 0},
-        {"namesrv": "nowhere"}, {"group": "a b"},
+        {"close_timeout_s": -1}, {"namesrv": "nowhere"}, {"group": "a b"},
     ],
 )  # fmt: skip
 def test_wrong_options(wrong: dict[str, object]) -> None:

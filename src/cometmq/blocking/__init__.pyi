@@ -12,6 +12,7 @@ from cometmq.client.compression import Compression
 from cometmq.client.message import Message, Receipt
 from cometmq.client.offset_store import StartFrom
 from cometmq.client.options import MoreOptions
+from cometmq.client.pipeline import SendOptions
 from cometmq.client.queue_choice import Strategy
 from cometmq.client.rebalance import AssignmentStrategy
 from cometmq.client.sending import Sending
@@ -67,7 +68,7 @@ class ReceivedMessage:
     def transaction_id(self) -> str | None: ...
 
 class Pipeline:
-    def send(self, message: Message, **how: Any) -> Future[Receipt]: ...
+    def send(self, message: Message, **how: Unpack[SendOptions]) -> Future[Receipt]: ...
     def flush(self) -> None: ...
     @property
     def receipts(self) -> list[Receipt]: ...

@@ -21,12 +21,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, Unpack
 
+from cometmq.client.compression import Compression
 from cometmq.client.message import Message, check_group, check_topic
-from cometmq.client.options import ClientOptions, check_numbers
+from cometmq.client.options import ClientOptions, MoreOptions, check_numbers
 from cometmq.client.pipeline import Pipeline
 from cometmq.client.producer import Producer
+from cometmq.client.queue_choice import Strategy
+from cometmq.client.transaction import Checker
 from cometmq.errors import SendsFailed
 
 WAITING_MAX: Final = 10_000
@@ -34,6 +37,26 @@ IN_FLIGHT: Final = 200
 BODY_SIZE_MAX: Final = 1024 * 1024
 _POLL_S: Final = 0.01
 _PAUSE_S: Final = 1.0
+_CLOSE_TIMEOUT_S: Final = 3.0
+
+
+class ProducerOptions(MoreOptions, total=False):
+    """The options of a `Producer`, for type checkers; a test holds them together."""
+
+    strategy: Strategy | str
+    retries: int
+    send_timeout_ms: int
+    in_flight: int
+    in_flight_bytes: int
+    max_message_size: int
+    compress_over: int | None
+    compression: Compression
+    compression_level: int
+    new_topic_queues: int
+    checker: Checker | None
+    trace: bool
+    spans: bool
+    client_id: str | None
 
 
 class TopicHandler(logging.Handler):
@@ -47,18 +70,18 @@ class TopicHandler(logging.Handler):
         group: str = "cometmq-logs",
         level: int | str = logging.NOTSET,
         waiting: int = WAITING_MAX,
-        close_timeout_s: float = 3.0,
-        **options: Any,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         """Further `options` are those of `Producer`."""
         super().__init__(level)
         self._topic = check_topic(topic)
         self._group = check_group(group)
         check_numbers(waiting=waiting)
-        self._options = {"namesrv": ClientOptions.of(namesrv).namesrv, **options}
-        Producer(self._group, **self._options)  # a wrong option is told here, not in a thread
+        self._namesrv = ClientOptions.of(namesrv).namesrv
+        self._options = options
+        self._new_producer()  # a wrong option is told here, not in a thread
         self._waiting_max = waiting
-        self._close_timeout_s = close_timeout_s
+        self._close_timeout_s = options.get("close_timeout_s", _CLOSE_TIMEOUT_S)
         self.sent = self.dropped = self.failed = 0
         self._waiting: deque[Message] = deque()
         self._taken = 0  # how many ever waited
@@ -68,6 +91,9 @@ class TopicHandler(logging.Handler):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
         self._process = os.getpid()
+
+    def _new_producer(self) -> Producer:
+        return Producer(self._group, namesrv=self._namesrv, **self._options)
 
     # --- what logging calls, in any thread
 
@@ -145,7 +171,7 @@ class TopicHandler(logging.Handler):
         self._loop = asyncio.get_running_loop()
         while not self._is_closing:
             try:
-                async with Producer(self._group, **self._options) as producer:
+                async with self._new_producer() as producer:
                     await self._send_all(producer)
             except Exception:  # there is nobody whom it could be told: a log line would come back here
                 await asyncio.sleep(_PAUSE_S)

@@ -64,8 +64,13 @@ class ClientOptions:
                     split_address(address)
                 except PeerUnreachable as fault:
                     raise InvalidArgument(f"namesrv: {fault}") from None
+        if unknown := others.keys() - MoreOptions.__annotations__.keys():
+            known = ", ".join(MoreOptions.__annotations__)
+            raise TypeError(f"no such option: {', '.join(sorted(unknown))}; besides its own, every client takes {known}")
         made = cls(namesrv=text, client_id=client_id, **others)
         for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_s", "route_interval_s"):
             if getattr(made, name) <= 0:
                 raise InvalidArgument(f"{name} is {getattr(made, name)}; it must be more than 0")
+        if made.close_timeout_s < 0:
+            raise InvalidArgument(f"close_timeout_s is {made.close_timeout_s}; it may not be negative")
         return made

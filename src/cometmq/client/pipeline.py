@@ -14,15 +14,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypedDict, Unpack
 
 from cometmq.client.message import Message, Receipt
+from cometmq.client.queue_choice import Selector
 from cometmq.client.sending import Listener, Sending
 from cometmq.errors import CometError, SendsFailed
+from cometmq.model.queue import MessageQueue
 
 Post = Callable[..., Awaitable["asyncio.Future[Receipt]"]]
 PostNow = Callable[[Message, Listener], "asyncio.Future[Receipt] | None"]
+
+
+class SendOptions(TypedDict, total=False):
+    """The options of `Producer.send`, for type checkers; a test holds them together."""
+
+    delay: timedelta | int | None
+    at: datetime | None
+    queue: MessageQueue | None
+    select: Selector | None
+    timeout_ms: int | None
 
 
 class Pipeline:
@@ -45,7 +58,7 @@ class Pipeline:
         """Of what has been acknowledged so far."""
         return [future.result() for future in self._futures if _is_good(future)]
 
-    async def send(self, message: Message, **how: Any) -> asyncio.Future[Receipt]:
+    async def send(self, message: Message, **how: Unpack[SendOptions]) -> asyncio.Future[Receipt]:
         """Put a message on its way; waits while the window is full. Takes what `Producer.send` takes."""
         while self._open >= self._in_flight_max:
             await self._one_less()
@@ -61,7 +74,7 @@ class Pipeline:
             self._futures.append(future)
         return future
 
-    async def _send_slowly(self, message: Message, how: dict[str, Any]) -> asyncio.Future[Receipt]:
+    async def _send_slowly(self, message: Message, how: SendOptions) -> asyncio.Future[Receipt]:
         key = message.sharding_key
         if key is None:
             return await self._post(message, listener=self._ended, **how)

@@ -12,7 +12,7 @@ Mirrors: DefaultMQProducer, TransactionMQProducer.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -34,7 +34,7 @@ from cometmq.client.message import (
 )
 from cometmq.client.options import ClientOptions, MoreOptions, check_numbers
 from cometmq.client.pipeline import Pipeline
-from cometmq.client.queue_choice import QueueChoice, Strategy, queue_of_key
+from cometmq.client.queue_choice import QueueChoice, Selector, Strategy, queue_of_key
 from cometmq.client.send_hooks import SendHook
 from cometmq.client.sending import BATCH, MESSAGE, Kind, Listener, Sender, Sending
 from cometmq.client.transaction import Checker, Decision, Executor, Transaction
@@ -49,8 +49,6 @@ from cometmq.wire.requests.transaction import CheckTransactionState
 
 if TYPE_CHECKING:
     from cometmq.client.trace import TraceWriter
-
-Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 IN_FLIGHT_MAX: Final = 4096
 IN_FLIGHT_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -11,7 +11,7 @@ Mirrors: MQFaultStrategy, LatencyFaultToleranceImpl, TopicPublishInfo, SelectMes
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -22,6 +22,8 @@ AVOID_S: Final = 1.0
 AVOID_S_MAX: Final = 30.0
 _WEIGHT: Final = 0.1  # of the newest latency in the mean
 BROKERS_MAX: Final = 4096
+
+Selector = Callable[[Sequence[MessageQueue]], MessageQueue]
 
 
 class Strategy(StrEnum):

@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 import cometmq as package
 from cometmq import Message, Producer, PushConsumer, testing
 from cometmq.client.consumer_functions import PushOptions
+from cometmq.client.log_handler import ProducerOptions
 from cometmq.client.options import ClientOptions, MoreOptions
+from cometmq.client.pipeline import SendOptions
 from cometmq.testing.pytest_plugin import RunningCluster
 
 
@@ -41,12 +44,20 @@ def test_options_for_type_checkers_are_those_at_run_time() -> None:
     fields = {field.name: field.type for field in dataclasses.fields(ClientOptions)}
     own = {"namesrv", "client_id"}
     assert {name: kind for name, kind in fields.items() if name not in own} == declared(MoreOptions)
-    taken = {
+    assert taken(PushConsumer) | declared(MoreOptions) == declared(PushOptions)
+    of_producers = taken(Producer)
+    del of_producers["namesrv"]  # which a handler of logs takes itself
+    assert of_producers | declared(MoreOptions) == declared(ProducerOptions)
+    assert taken(Producer.send) == declared(SendOptions)
+
+
+def taken(function: Callable[..., object]) -> dict[str, str]:
+    """What a function takes by keyword only."""
+    return {
         name: parameter.annotation
-        for name, parameter in inspect.signature(PushConsumer).parameters.items()
+        for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     }
-    assert taken | declared(MoreOptions) == declared(PushOptions)
 
 
 def declared(options: Any) -> dict[str, str]:
