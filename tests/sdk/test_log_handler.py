@@ -91,7 +91,9 @@ def test_wrong_options_are_refused_at_once() -> None:
         TopicHandler("logs", namesrv=NOWHERE, waiting=0)
     with pytest.raises(InvalidArgument):
         TopicHandler("logs", namesrv=NOWHERE, retries=-1)
-    with pytest.raises(TypeError, match="no such option: retrys; besides its own, every client takes request_timeout_ms"):
+    with pytest.raises(
+        TypeError, match="no such option: retrys; besides its own, every client takes request_timeout_ms"
+    ):
         TopicHandler("logs", namesrv=NOWHERE, retrys=1)  # type: ignore[call-arg]
 
 

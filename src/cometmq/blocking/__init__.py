@@ -30,7 +30,8 @@ DECLARED: Final = {
     "LitePullConsumer": (
         lite_pull.LitePullConsumer,
         """start close subscribe unsubscribe assign assignment queues poll messages pause resume position positions seek
-        seek_to_beginning seek_to_end beginning end offset_for_time commit committed group""",
+        seek_to_beginning seek_to_end beginning end offset_for_time commit committed counters
+        group""",
     ),
     "PushConsumer": (
         push_consumer.PushConsumer,

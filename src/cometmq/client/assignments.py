@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from cometmq.client.instance import ClientInstance
@@ -56,6 +56,16 @@ class Holding:
             self.pop_loop.stop()
         else:
             self.task.cancel()
+
+
+def counts(held: Mapping[MessageQueue, Holding]) -> dict[str, int]:
+    """How much is held of how many queues, as the counters of a consumer tell it."""
+    queues = [holding.queue for holding in held.values()]
+    return {
+        "held_messages": sum(queue.count for queue in queues),
+        "held_bytes": sum(queue.size for queue in queues),
+        "queues": len(queues),
+    }
 
 
 class QueueKeeper(Protocol):

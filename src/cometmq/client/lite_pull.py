@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from cometmq.client.assignments import Assignments
+from cometmq.client.assignments import Assignments, counts
 from cometmq.client.instance import ClientInstance
 from cometmq.client.listeners import Subscription
 from cometmq.client.message import ReceivedMessage, check_group, check_topic
@@ -101,6 +101,7 @@ class LitePullConsumer:
         self._assignments: Assignments | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_closed = False
+        self._given = 0
 
     # --- coming and going
 
@@ -182,6 +183,11 @@ class LitePullConsumer:
             raise ClientClosed("the consumer is closed; make a new one")
         self._instance.check_open("the consumer")
         return self._instance, self._ahead
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """How many messages polls gave, and how much is read ahead of how many queues."""
+        return {"given": self._given, **counts(self._ahead.held if self._ahead is not None else {})}
 
     # --- what is read
 
@@ -268,6 +274,7 @@ class LitePullConsumer:
                 if self._watch is not None:
                     self._watch.given(found, since_ns)
                     self._watch.polled(found)
+                self._given += len(found)
                 return found
             left_s = until_s - loop.time()
             if left_s <= 0:
@@ -356,7 +363,9 @@ class LitePullConsumer:
                 raise InvalidArgument(f"the offset {offset} of {queue} is negative")
         lost = await ahead.save(offsets)
         if lost:
-            raise ClientError(f"the offsets of {len(lost)} queues were not committed, as of {next(iter(lost))}")
+            raise ClientError(
+                f"the offsets of {len(lost)} queues were not committed, as of {next(iter(lost))}; commit again"
+            )
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """How far the group is in a queue; None if it never was there."""

@@ -66,7 +66,9 @@ class ClientOptions:
                     raise InvalidArgument(f"namesrv: {fault}") from None
         if unknown := others.keys() - MoreOptions.__annotations__.keys():
             known = ", ".join(MoreOptions.__annotations__)
-            raise TypeError(f"no such option: {', '.join(sorted(unknown))}; besides its own, every client takes {known}")
+            raise TypeError(
+                f"no such option: {', '.join(sorted(unknown))}; besides its own, every client takes {known}"
+            )
         made = cls(namesrv=text, client_id=client_id, **others)
         for name in ("request_timeout_ms", "connect_timeout_ms", "heartbeat_interval_s", "route_interval_s"):
             if getattr(made, name) <= 0:

@@ -29,7 +29,7 @@ from typing import Any, Self, Unpack
 
 from cometmq.client import consumer_info
 from cometmq.client.acknowledging import Acknowledger
-from cometmq.client.assignments import Assignments
+from cometmq.client.assignments import Assignments, counts
 from cometmq.client.consuming import Consuming
 from cometmq.client.held_queues import HeldQueues, Popping
 from cometmq.client.instance import ClientInstance
@@ -307,15 +307,13 @@ class PushConsumer:
     def counters(self) -> dict[str, int]:
         """How many messages were consumed, failed or took too long, and how much is held of how many queues."""
         if self._instance is None:
-            return dict.fromkeys(("consumed", "failed", "timed_out", "held_messages", "held_bytes", "queues"), 0)
-        queues = [holding.queue for holding in self._queues.held.values()]
+            return {"consumed": 0, "failed": 0, "timed_out": 0, **counts({})}
+        consuming = self._consuming
         return {
-            "consumed": self._consuming.consumed,
-            "failed": self._consuming.failed,
-            "timed_out": self._consuming.timed_out,
-            "held_messages": sum(queue.count for queue in queues),
-            "held_bytes": sum(queue.size for queue in queues),
-            "queues": len(queues),
+            "consumed": consuming.consumed,
+            "failed": consuming.failed,
+            "timed_out": consuming.timed_out,
+            **counts(self._queues.held),
         }
 
     @property
