@@ -38,17 +38,18 @@ class Taken:
 
 
 @settings(deadline=None, max_examples=300)
-@given(TEXTS)
-def test_what_is_found_is_what_is_parsed(text: str) -> None:
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_what_is_found_is_what_is_parsed(texts: list[str]) -> None:
     fs, config, taken = OsFs(), small_config(Path("unused")), Taken()
     table = QueueTable(fs, "unused", UNIT_SIZE * 10, setting="x")
     batches = BatchQueues(fs, config, table, lambda topic: False)
     replay = Replay(table, batches, taken, config.message_delay_level, set(), vouched=0, indexed_before=-1)
-    # The first record of a queue goes the patient way, the next one the quick one.
-    replay.take(0, [(at, 100, 0, at // 100, 0, 1, b"T", text.encode()) for at in (0, 100)])
-    found = properties.parse(text)
-    assert len(taken.entries) == 2
-    for _, queue, _, _, code, _, keys, uniq_key, _, _, tags in taken.entries:
+    # The first record of a queue goes the patient way, the next ones the quick one.
+    texts = [texts[0], *texts]
+    replay.take(0, [(n * 100, 100, 0, n, 0, 1, b"T", text.encode()) for n, text in enumerate(texts)])
+    assert len(taken.entries) == len(texts)
+    for text, (_, queue, _, _, code, _, keys, uniq_key, _, _, tags) in zip(texts, taken.entries, strict=True):
+        found = properties.parse(text)
         assert queue.topic == "T"
         assert (tags, keys, uniq_key) == tuple(
             found.get(name) for name in (properties.TAGS, properties.KEYS, properties.UNIQ_KEY)

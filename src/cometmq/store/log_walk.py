@@ -60,6 +60,8 @@ def found_in_python(
     unpack, head_size = _BRIEF.unpack_from, _BRIEF.size
     found: list[FoundTuple] = []
     add = found.append
+    # What stands before the properties, by its magic and how long it is with them: neighbours are often alike.
+    known_heads: dict[int, dict[int, tuple[bytes, bytes, int]]] = {MAGIC_V1: {}, MAGIC_V2: {}}
     for _ in range(count):
         try:
             total, magic, body_sum, queue_id, queue_offset, physical, sys_flag, store_time_ms, body_size = unpack(
@@ -67,7 +69,8 @@ def found_in_python(
             )
         except error:  # too near to the end of the segment for a record
             return found, at, at + BLANK_SIZE <= size and PREFIX.unpack_from(view, at)[1] == MAGIC_BLANK
-        if magic != MAGIC_V1 and magic != MAGIC_V2:
+        heads = known_heads.get(magic)
+        if heads is None:
             return found, at, magic == MAGIC_BLANK
         if physical != start + at or total <= 0 or total > size - at:
             break
@@ -83,23 +86,28 @@ def found_in_python(
         body_end = body_at + body_size
         if body_size < 0 or body_end + 4 > end:
             break
-        rest = bytes(view[body_end:end])  # topic and properties, each behind its length
-        topic_at = 1
-        topic_end = 1 + rest[0]
-        if magic == MAGIC_V2:
-            topic_at = 2
-            topic_end = 2 + (rest[0] << 8 | rest[1])
-        properties_at = topic_end + 2
-        properties_size = len(rest) - properties_at
-        if properties_size < 0 or rest[topic_end] << 8 | rest[topic_end + 1] != properties_size:
-            break
+        rest = view[body_end:end].tobytes()  # topic and properties, each behind its length
+        known = heads.get(end - body_end)
         # No CRC covers topic and properties; but a write torn there leaves zeros, and neither ends with one.
-        if topic_end == topic_at or not rest[topic_end - 1] or (properties_size and not rest[-1]):
-            break
+        if known is not None and rest.startswith(known[0]) and rest[-1]:
+            _, topic, properties_at = known
+        else:
+            topic_at = 1
+            topic_end = 1 + rest[0]
+            if magic == MAGIC_V2:
+                topic_at = 2
+                topic_end = 2 + (rest[0] << 8 | rest[1])
+            properties_at = topic_end + 2
+            properties_size = len(rest) - properties_at
+            if properties_size < 0 or rest[topic_end] << 8 | rest[topic_end + 1] != properties_size:
+                break
+            if topic_end == topic_at or not rest[topic_end - 1] or (properties_size and not rest[-1]):
+                break
+            topic = rest[topic_at:topic_end]
+            heads[len(rest)] = rest[:properties_at], topic, properties_at
         if crc is not None and body_size and crc(view[body_at:body_end]) & 0x7FFFFFFF != body_sum:
             break
-        topic, properties = rest[topic_at:topic_end], rest[properties_at:]
-        add((at, total, queue_id, queue_offset, sys_flag, store_time_ms, topic, properties))
+        add((at, total, queue_id, queue_offset, sys_flag, store_time_ms, topic, rest[properties_at:]))
         at = end
     return found, at, False
 

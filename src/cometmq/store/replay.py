@@ -1,7 +1,7 @@
 """Records found in the log, brought to the queues and the index that lack them: many at a time.
 
-A queue or index that has a record already is left as it is. Properties are not parsed but looked through for the
-three that matter; topics whose units hold more than the hash of a tag (delays, batches), and the first record of any
+A queue or index that has a record already is left as it is. Properties that differ from others in the unique key alone
+are not parsed again; topics whose units hold more than the hash of a tag (delays, batches), and the first record of any
 queue, take the patient way.
 
 A queue that was deleted stays deleted if the checkpoint is newer than the deletion: `vouched` is the place in the
@@ -33,10 +33,9 @@ AHEAD_MS_MAX: Final = 30 * 24 * 3_600_000  # no CRC covers a store time: one so 
 
 _ROLLBACK: Final = 0xC
 _INNER_BATCH: Final = 0x80
-_SEPARATOR: Final = properties.PROPERTY_SEPARATOR
-_TAGS, _KEYS, _UNIQ_KEY = (
-    f"{_SEPARATOR}{name}{properties.NAME_SEPARATOR}" for name in (properties.TAGS, properties.KEYS, properties.UNIQ_KEY)
-)
+_SEPARATOR: Final = properties.PROPERTY_SEPARATOR.encode()
+_BORDERS: Final = (b"", _SEPARATOR)  # where a property begins
+_UNIQ_KEY: Final = f"{properties.UNIQ_KEY}{properties.NAME_SEPARATOR}".encode()
 
 
 class Takes(Protocol):
@@ -67,6 +66,8 @@ def entries_in_python(
     """
     entries: list[Entry] = []
     add = entries.append
+    # Tags, keys and tags code by what stands before and behind the unique key, in which most messages differ.
+    known: dict[tuple[bytes, bytes], tuple[str | None, str | None, int]] = {}
     for record in found:
         at, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, data = record
         if last_ms < store_time_ms < newest_ms:
@@ -81,20 +82,18 @@ def entries_in_python(
         end = physical_offset + size
         if end < queue.max_physical and physical_offset < indexed_before:
             continue  # in queue and index already
-        text = _SEPARATOR + str(data, "utf-8", "replace")
-        tags = keys = uniq_key = None
-        # The last of a name counts, and an empty one does not count: then `value_of` looks further.
-        value_at = text.rfind(_TAGS) + 6
-        if value_at > 5:
-            stop = text.find("\x02", value_at)
-            tags = text[value_at:stop] if stop > value_at else _value_of(text, properties.TAGS)
-        value_at = text.rfind(_UNIQ_KEY) + 10
-        if value_at > 9:
-            stop = text.find("\x02", value_at)
-            uniq_key = text[value_at:stop] if stop > value_at else _value_of(text, properties.UNIQ_KEY)
-        if _KEYS in text:
-            keys = _value_of(text, properties.KEYS)
-        code = tags_code(tags)
+        before, _, behind = data.partition(_UNIQ_KEY)
+        key_data, _, after = behind.partition(_SEPARATOR)
+        words = known.get((before, after))
+        if words is not None:
+            uniq_key = str(key_data, "utf-8", "replace") if key_data else None
+        else:
+            parsed = properties.parse(str(data, "utf-8", "replace"))
+            uniq_key, tags = parsed.get(properties.UNIQ_KEY), parsed.get(properties.TAGS)
+            words = tags, parsed.get(properties.KEYS), tags_code(tags)
+            if before[-1:] in _BORDERS and _UNIQ_KEY not in after:
+                known[before, after] = words
+        tags, keys, code = words
         if sys_flag & TRANSACTION_UNSEEN:
             queue_offset = -1
         if end == queue.max_physical:
@@ -204,7 +203,3 @@ class Replay:
             finally:
                 table.finish(job)
         self._dispatcher.unwritten_units = 0
-
-
-def _value_of(text: str, name: str) -> str | None:
-    return properties.parse(text).get(name)
