@@ -154,7 +154,8 @@ SCRIPTS: tuple[Script, ...] = (
         more={
             "black list": Ask(318, body=b"kvConfigPath=/nowhere\n"),
             "unknown key": Ask(318, body=b"no.such.key=1\n"),
-            "key of the Java machinery": Ask(318, body=b"productEnvName=tested\n"),
+            "another key": Ask(318, body=b"productEnvName=tested\n"),
+            "key of the Java machinery": Ask(318, body=b"serverWorkerThreads=9\n"),
             "wrong type key": Ask(318, body=b"scanNotActiveBrokerInterval=wrong\n"),
             "not a line": Ask(318, body=b"\x00\x01"),
         },
