@@ -23,6 +23,7 @@ from cometmq.errors import MessageRefused, StoreNotWritable
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import stored_topic_fault
 from cometmq.model.properties import PROPERTIES_SIZE_MAX
+from cometmq.model.sysflag import TRANSACTION_MASK, TRANSACTION_UNSEEN, MessageFlag
 from cometmq.store.batch_queue import BatchQueues
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
@@ -35,11 +36,10 @@ from cometmq.wire.record import HEADS
 UNDISPATCHED_MAX: Final = 1_000_000  # messages appended and not yet confirmed
 
 _SHORT: Final = Struct(">H")
-_V6_BITS: Final = 0x30
-_BORN_V6: Final = 0x10
-_STORE_V6: Final = 0x20
-_TRANSACTION: Final = 0xC
-_PREPARED: Final = 0x4
+# Plain integers: those of the enumeration are slow.
+_BORN_V6: Final = int(MessageFlag.BORN_HOST_V6)
+_STORE_V6: Final = int(MessageFlag.STORE_HOST_V6)
+_V6_BITS: Final = _BORN_V6 | _STORE_V6
 
 
 class Appended(NamedTuple):
@@ -141,7 +141,7 @@ class Appender:
         else:
             log.last_store_time_ms = now_ms
         at = log.end
-        if sys_flag & _PREPARED:  # prepared 0x4 or rollback 0xC
+        if sys_flag & TRANSACTION_UNSEEN:
             queue_offset, unit_offset = 0, -1
         else:
             queue_offset = unit_offset = queue.next_offset
@@ -194,7 +194,7 @@ class Appender:
         reconsume_times: int = 0,
     ) -> AppendedBatch:
         """Put a batch behind the last message: all of it, in one segment, or nothing."""
-        if sys_flag & _TRANSACTION:
+        if sys_flag & TRANSACTION_MASK:
             raise MessageRefused("a batch cannot be part of a transaction: send its messages one by one")
         if not items:
             raise MessageRefused("the batch is empty: put at least one message in it")

@@ -20,7 +20,7 @@ from cometmq.clock import SystemClock
 from cometmq.model import properties
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
-from cometmq.model.sysflag import TRANSACTION_UNSEEN
+from cometmq.model.sysflag import TRANSACTION_UNSEEN, MessageFlag
 from cometmq.store.append import Entry
 from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
 from cometmq.store.consume_queue import ConsumeQueue
@@ -31,8 +31,8 @@ from cometmq.store.queue_table import QueueTable
 
 AHEAD_MS_MAX: Final = 30 * 24 * 3_600_000  # no CRC covers a store time: one so far in the future is damaged
 
-_ROLLBACK: Final = 0xC
-_INNER_BATCH: Final = 0x80
+_ROLLBACK: Final = int(MessageFlag.TRANSACTION_ROLLBACK)
+_INNER_BATCH: Final = int(MessageFlag.INNER_BATCH)
 _SEPARATOR: Final = properties.PROPERTY_SEPARATOR.encode()
 _BORDERS: Final = (b"", _SEPARATOR)  # where a property begins
 _UNIQ_KEY: Final = f"{properties.UNIQ_KEY}{properties.NAME_SEPARATOR}".encode()
