@@ -199,10 +199,14 @@ def _try_turn(plan: Plan, side: Side, workload: Workload, round_number: int) -> 
 
 
 def _drive(job: Job) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.driver"], cwd=ROOT, input=job.to_json(), stdout=subprocess.PIPE, text=True,
-        timeout=job.prelude_s + job.duration_s + DRIVER_SLACK_S, check=False,
-    )  # fmt: skip
+    timeout_s = job.prelude_s + job.duration_s + DRIVER_SLACK_S
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.driver"], cwd=ROOT, input=job.to_json(), stdout=subprocess.PIPE, text=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise Invalid(f"the driver of {job.kind} did not end within {timeout_s:g} s") from None
     if not done.stdout.strip():
         raise Invalid(f"the driver of {job.kind} ended with exit code {done.returncode} and said nothing")
     values: dict[str, float] = json.loads(done.stdout)
