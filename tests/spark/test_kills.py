@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -135,7 +136,10 @@ class Trial:
             time.sleep(0.02)
 
     def told(self) -> str:
-        return self.log.read_text(errors="replace")[-3_000:]
+        """The errors that the driver named, and the end of its log: a stack of Spark's is longer than what is kept."""
+        text = self.log.read_text(errors="replace")
+        named = [line.strip()[:300] for line in text.splitlines() if re.search(r"(Exception|Error|failed)\b.*: ", line)]
+        return "\n".join([*dict.fromkeys(named[-20:]), text[-1_500:]])
 
 
 def last_of(folder: Path) -> int:

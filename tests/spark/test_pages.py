@@ -76,7 +76,7 @@ def test_the_blocks_of_the_spark_page(
     with Reader(DOCS / "spark.md", here | {"/var/lib/rocketmq/store": str(store)}) as reader:
         names: dict[str, Any] = reader.names
         names["spark"] = session
-        assert "cometmq[spark]" in reader.next("").text  # that it can be installed: tests/docs/test_docs.py
+        assert "[spark]" in reader.next("sh").text  # that it can be installed: tests/docs/test_docs.py
         java = os.environ.get("JAVA_HOME")
         reader.run_python()  # provide_java
         assert os.environ.get("JAVA_HOME") == java

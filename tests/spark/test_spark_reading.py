@@ -195,4 +195,4 @@ def test_an_executor_without_the_package_is_told_so(kind: str, tmp_path: Path) -
     )
     ended = subprocess.run([sys.executable, "-c", code, str(sent)], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
-    assert "Every executor needs the package that the driver has: pip install 'cometmq[spark]'" in ended.stderr
+    assert "Every executor needs what the driver has: install CometMQ with its extra spark there" in ended.stderr

@@ -22,7 +22,7 @@ def _revive(module: str, name: str, arguments: tuple[Any, ...]) -> Any:
 
         raise ImportError(
             f"the Python of this Spark process ({sys.executable} on {socket.gethostname()}) cannot load {module}: "
-            f"{fault}. Every executor needs the package that the driver has: pip install 'cometmq[spark]' there, or "
+            f"{fault}. Every executor needs what the driver has: install CometMQ with its extra spark there, or "
             "send an environment that holds it along (spark.archives with venv-pack or conda-pack, and PYSPARK_PYTHON)"
         ) from None
     return made(*arguments)
