@@ -51,9 +51,8 @@ class Upkeep:
 
     async def delete_expired(self) -> None:
         """Delete what retention lets go of."""
-        gone = self._store.expire()
-        if gone:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.remove_files, gone)
+        if self._store.expire():
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._store.remove_files)
 
     def close(self) -> None:
         self._thread.shutdown()

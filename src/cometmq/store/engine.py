@@ -6,15 +6,17 @@
     dispatch               what is confirmed becomes visible; tells which queues grew
     read, slices, load     and back out again
 
-Threads: everything is called on one thread, the owner's, but `flush_log`, `load`, `search` and `Maintenance.run`, which
-may run in workers beside it.
+Threads: everything is called on one thread, the owner's, but `flush_log`, `load`, `search`, `remove_files` and
+`Maintenance.run`, which may run in workers beside it.
 
 Mirrors: DefaultMessageStore.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from cometmq.clock import Clock, SystemClock
@@ -95,6 +97,7 @@ class Store:
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
         self._retention = Retention(fs, config, clock)
+        self._forgotten: deque[str] = deque()  # files of the log that retention let go of and that are there still
         self.recovered_cleanly = True
         self.damages: Sequence[Damage] = ()  # in the middle of the log; with any, the store is for reading only
         # Bound here, so that a call of the hot path is one call.
@@ -397,37 +400,44 @@ class Store:
 
     def clean_expired(self) -> list[str]:
         """Delete what retention lets go of; the files that went."""
-        gone = self.expire()
-        self.remove_files(gone)
-        return gone
+        self.expire()
+        return self.remove_files()
 
-    def expire(self) -> list[str]:
+    def expire(self) -> bool:
         """Forget the log's oldest segments if their time has come, and what queues and index keep of them.
 
-        Returns the segments' files for `remove_files`; only the owner's thread may call this.
+        Whether there are files for `remove_files`, also of rounds that failed; only the owner's thread may call this.
         """
         log, retention = self._log, self._retention
         if log.fault is not None:
-            return []
+            return False
         starts = sorted(log.segments)
         # Only what queue files know of: else offsets would be given twice after a kill.
         done = min(self._dispatcher.dispatched, log.flushed, *(table.first_unwritten() for table in self._tables))
         gone = retention.expired([log.segments[start].path for start in starts])
         gone = [path for start, path in zip(starts, gone, strict=False) if log.segments[start].end <= done]
         for start in starts[: len(gone)]:
-            log.drop_segment(start)
+            self._forgotten.append(log.drop_segment(start))
         log.mark_disk(self._disk_full_text() if retention.disk_full else None)
-        if gone:
-            self._table.delete_before(log.min_offset)
-            self._batches.delete_before(log.min_offset)
-            if self._index is not None:
-                self._index.delete_before(log.min_offset)
-        return gone
+        if not self._forgotten:
+            return False
+        self._table.delete_before(log.min_offset)
+        self._batches.delete_before(log.min_offset)
+        if self._index is not None:
+            self._index.delete_before(log.min_offset)
+        return True
 
-    def remove_files(self, paths: Sequence[str]) -> None:
-        """Remove files that were forgotten: slow for large ones, so any thread may do it."""
-        for path in paths:
-            self._fs.unlink(path)
+    def remove_files(self) -> list[str]:
+        """Remove the files that were forgotten, and say which went: slow for large ones, so any thread may do it.
+
+        Oldest first: one that cannot be removed keeps those behind it, or the log would have a hole at the next start.
+        """
+        gone: list[str] = []
+        while self._forgotten:
+            with suppress(FileNotFoundError):  # somebody else was quicker
+                self._fs.unlink(self._forgotten[0])
+            gone.append(self._forgotten.popleft())
+        return gone
 
     def _disk_full_text(self) -> str:
         return (

@@ -148,10 +148,10 @@ class Workload:
         try:
             with self.disk_errors_allowed():
                 decided = self.note()
-                gone = self.store.expire()
+                self.store.expire()
                 self.deleted = {(TOPIC, q): self.store.min_offset(TOPIC, q) for q in QUEUES}
                 self.promise(decided)
-                self.store.remove_files(gone)
+                self.store.remove_files()
         except OSError:
             pass  # a file that could not be removed is there after the next start; retention comes again
         finally:

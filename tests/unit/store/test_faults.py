@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -140,6 +141,30 @@ def test_nearly_full_disk_takes_no_messages(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(fs, "used_ratio", lambda path: 0.1)
     store.clean_expired()
     send(store, b"y")
+    store.close()
+
+
+@pytest.mark.parametrize("call", ["unlink", "pread"])
+def test_retention_that_failed_leaves_no_hole(tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fs, folder = FaultyFs(), tmp_path / "store"
+    store = open_small(folder, fs)
+    for number in range(200):
+        send(store, bytes([number]) * 100)
+    settle(store)
+    store.maintain()
+    monkeypatch.setattr(fs, "used_ratio", lambda path: 0.95)
+    fs.fail(call, errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        store.clean_expired()
+    assert (folder / "commitlog" / f"{0:020d}").exists()
+    left = open_small(shutil.copytree(folder, tmp_path / "left"))
+    assert len(bodies(left)) == 200
+    left.close()
+    assert store.clean_expired()
+    names = sorted(int(path.name) for path in (folder / "commitlog").iterdir())
+    assert names == list(range(names[0], names[-1] + 1, 4096)) and names[0] == store.min_physical_offset > 0
+    low = store.min_offset("T", 0)
+    assert bodies(store) == [bytes([number]) * 100 for number in range(low, 200)]
     store.close()
 
 
