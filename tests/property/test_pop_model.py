@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.broker.pop_kit import GROUP, QUEUES, TOPIC, Handed, PopKit, handed_by
 
+from cometmq.broker.pop.revive import PENDING_MAX
+
 LATE_MS = 4_500  # revival comes so much later at most: two seconds for late acknowledgements, and some steps
 
 
@@ -43,10 +45,10 @@ class PopMachine(RuleBasedStateMachine):
         self.unsaved: set[str] = set()  # handed out since the last save
         self.kit: PopKit | None = None
 
-    @initialize(merge=st.booleans())
-    def open(self, merge: bool) -> None:
+    @initialize(merge=st.booleans(), pending_max=st.sampled_from([1, 2, 3, PENDING_MAX]))
+    def open(self, merge: bool, pending_max: int) -> None:
         config: dict[str, Any] = {"revive_queue_num": 2, "pop_from_retry_probability": 50}
-        self.kit = PopKit(Path(self.folder.name), enable_pop_buffer_merge=merge, **config)
+        self.kit = PopKit(Path(self.folder.name), pending_max=pending_max, enable_pop_buffer_merge=merge, **config)
         self.loop.run_until_complete(self.kit.start())
 
     @property

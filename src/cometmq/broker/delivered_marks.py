@@ -59,9 +59,9 @@ class Mark(NamedTuple):
         return cls(source, *map(int, numbers))
 
 
-def put_mark(message: InnerMessage, mark: Mark) -> None:
-    """Let a message that is about to be delivered carry its mark; an older one is replaced."""
-    message.properties[DELIVERED_MARK] = mark.text
+def put_mark(found: dict[str, str], mark: Mark) -> None:
+    """Let the properties of what is about to be delivered carry its mark; an older one is replaced."""
+    found[DELIVERED_MARK] = mark.text
 
 
 def strip_mark(message: InnerMessage) -> None:

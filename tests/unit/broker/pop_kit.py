@@ -27,7 +27,7 @@ from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.popping import Popping
 from cometmq.broker.pop.retry_messages import RetryMessages
 from cometmq.broker.pop.retry_topic import revive_topic
-from cometmq.broker.pop.revive import Reviver
+from cometmq.broker.pop.revive import PENDING_MAX, Reviver
 from cometmq.broker.pop.revive_log import ReviveLog
 from cometmq.broker.statistics import Reads
 from cometmq.broker.timer.metrics import TimerMetrics
@@ -102,8 +102,9 @@ class Handed:
 class PopKit:
     """One broker's pop."""
 
-    def __init__(self, root: Path, **config: Any) -> None:
+    def __init__(self, root: Path, *, pending_max: int = PENDING_MAX, **config: Any) -> None:
         self.root = root
+        self.pending_max = pending_max  # of each reviver
         self.clock = HandClock()
         self.config = BrokerConfig(**config)
         self.tables = {name: MemoryTable() for name in ("topics", "groups", "offsets", "orders", "metrics")}
@@ -183,6 +184,7 @@ class PopKit:
                 self.offsets,
                 clock,
                 interval_ms=config.revive_interval,
+                pending_max=self.pending_max,
                 timer_is_late=self.timer.is_late,
                 end_of=store.next_offset,
             )

@@ -34,7 +34,7 @@ def test_what_is_no_mark(text: str) -> None:
 
 def test_a_message_carries_one_mark_or_none() -> None:
     message = InnerMessage("T", 0, b"", {DELIVERED_MARK: "older", "k": "v"})
-    put_mark(message, Mark(TIMER_SOURCE, 0, 1, 2))
+    put_mark(message.properties, Mark(TIMER_SOURCE, 0, 1, 2))
     assert message.properties == {DELIVERED_MARK: "timer:0:1:2", "k": "v"}
     strip_mark(message)
     strip_mark(message)

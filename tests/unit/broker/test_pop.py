@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from cometmq.broker.inner_messages import InnerMessage
-from cometmq.broker.pop import revive
 from cometmq.broker.pop.retry_topic import REVIVE_GROUP
 from cometmq.errors import MessageRefused
 from cometmq.model.group import GroupConfig
@@ -260,19 +259,6 @@ async def test_unacknowledged_messages_cost_no_memory(tmp_path: Path) -> None:
     assert len(kit.buffer) == 0
     assert sum(reviver.pending_count for reviver in kit.revivers) == 0
     assert after - before < 1_000 * 300, "a waiting pop takes less than its own checkpoint"
-
-
-async def test_revivers_read_no_more_than_they_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revive, "PENDING_MAX", 5)
-    monkeypatch.setattr(revive, "READ_COUNT", 2)
-    kit = await kit_with(tmp_path, *map(str, range(12)), revive_queue_num=1)
-    for _ in range(12):
-        kit.pop(max_msg_nums=1, invisible_time=0)
-        kit.clock.ms += 1
-    await kit.tick()
-    assert kit.revivers[0].pending_count <= 6
-    await kit.pass_time(10_000)
-    assert len(kit.pop()) + len(kit.pop()) == 12  # a read ends with its file of ten units
 
 
 async def test_the_buffer_has_a_maximum(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
 from tests.conftest import StartBroker
 
 from cometmq.broker.inner_messages import InnerMessage
+from cometmq.broker.timer.delivery import make_ready
 from cometmq.broker.timer.open_slots import Due, OpenSlot, Strip
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage, deliver_time_ms, precision_ms
 from cometmq.errors import RequestRefused
@@ -21,7 +23,7 @@ from cometmq.wire import fastjson
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.recall_handle import RecallHandle, handle_of
-from cometmq.wire.record import Record, decode_records
+from cometmq.wire.record import Record, decode_record, decode_records, encode_record
 from cometmq.wire.requests.consume import GetMaxOffset, PullMessage
 from cometmq.wire.requests.send import SendMessageV2
 from cometmq.wire.requests.timer import GetTimerCheckPoint, GetTimerMetrics, RecallMessage
@@ -338,3 +340,67 @@ async def test_properties_without_room_for_ours_are_delivered_as_they_were(broke
         found = await delivered(channel, 2)
         assert [record.body for record in found] == [b"full", b"next"]
         assert found[0].properties["user"] == text
+
+
+# --- what is ready
+
+
+def waiting(number: int, body_size: int, **found: object) -> bytes:
+    """The record of a message that waits for its time."""
+    wanted = {
+        properties.REAL_TOPIC: "a-topic-of-some-length",
+        properties.REAL_QUEUE_ID: 3,
+        properties.TIMER_OUT_MS: NOW_MS,
+        properties.UNIQ_KEY: f"7F00000100002A139A5C1D5E8E{number:06}",
+        properties.TAGS: "paid",
+        **found,
+    }
+    return encode_record(
+        topic=TIMER_TOPIC.encode(),
+        queue_id=0,
+        flag=9,
+        queue_offset=number,
+        physical_offset=1_000_000_000 + number,
+        sys_flag=0,
+        born_time_ms=NOW_MS - number,
+        born_host=bytes(8),
+        store_time_ms=NOW_MS,
+        store_host=bytes(8),
+        reconsume_times=2,
+        body=bytes(body_size),
+        properties_data=properties.render({key: str(value) for key, value in wanted.items()}).encode(),
+    )
+
+
+@pytest.mark.parametrize("body_size", [0, 100, 4_096])
+def test_what_is_ready_takes_no_more_memory_than_is_counted(body_size: int) -> None:
+    records = [waiting(number, body_size) for number in range(500)]
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        ready = [
+            make_ready(decode_record(data), 10_000 + number, NOW_MS - 1_000 - number, roll=False, with_topic=True)
+            for number, data in enumerate(records)
+        ]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    counted = sum(one.memory_size for one in ready if one is not None)
+    assert counted * 0.7 < after - before < counted
+
+
+@pytest.mark.parametrize("roll", [False, True])
+def test_what_is_ready_can_still_be_changed(roll: bool) -> None:
+    record = decode_record(waiting(1, 5, KEYS="k"))
+    one = make_ready(record, 0, NOW_MS, roll=roll, with_topic=False)
+    assert one is not None
+    message = one.message()
+    where = (TIMER_TOPIC, 0) if roll else ("a-topic-of-some-length", 3)
+    assert (message.topic, message.queue_id, message.body) == (*where, bytes(5))
+    assert (message.flag, message.born_time_ms, message.reconsume_times) == (9, NOW_MS - 1, 2)
+    assert record.properties.items() <= message.properties.items()
+    assert set(message.properties) - set(record.properties) == {
+        properties.TIMER_ENQUEUE_MS,
+        properties.DELIVERED_MARK,
+        *([properties.TIMER_ROLL_TIMES] if roll else []),
+    }

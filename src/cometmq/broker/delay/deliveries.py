@@ -232,7 +232,7 @@ class DelayedDeliveries:
         message.topic, message.queue_id = topic, int(queue_id)
         message.prepared_offset = 0
         message.due = True
-        put_mark(message, Mark(DELAY_SOURCE, level.queue_id, record.queue_offset, record.physical_offset))
+        put_mark(message.properties, Mark(DELAY_SOURCE, level.queue_id, record.queue_offset, record.physical_offset))
         try:
             return self._messages.put(message)
         except MessageRefused:

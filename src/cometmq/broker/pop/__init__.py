@@ -8,6 +8,7 @@
     buffer.py          between handing out and committing the offset; merges acknowledgements in memory
     revive_log.py      checkpoints and acknowledgements on their way through the timer into the revive topic
     revive.py          reads the revive topic, and brings back what was not acknowledged
+    window.py          … the checkpoints it holds meanwhile, and those it has no room for
     retry_messages.py  … as a message of the group's retry topic
     acknowledging.py   acknowledgements, and asking for more time
     looking.py         peek, notification, polling info
@@ -37,7 +38,7 @@ from cometmq.broker.pop.places import Places
 from cometmq.broker.pop.popping import Popping
 from cometmq.broker.pop.retry_messages import RetryMessages
 from cometmq.broker.pop.retry_topic import normal_topic, revive_topic
-from cometmq.broker.pop.revive import Reviver
+from cometmq.broker.pop.revive import PENDING_MAX, Reviver
 from cometmq.broker.pop.revive_log import ReviveLog
 
 BUFFER_TICK_S: Final = 0.2
@@ -128,6 +129,7 @@ def install(core: Core) -> None:
             core.offsets,
             clock,
             interval_ms=config.revive_interval,
+            pending_max=max(PENDING_MAX // config.revive_queue_num, 1),
             timer_is_late=lambda: any(is_late() for is_late in core.late),
             end_of=store.next_offset,
         )

@@ -16,6 +16,7 @@ Mirrors: PopCheckPoint, AckMsg, BatchAckMsg, PopMessageProcessor.genCkUniqueId.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from sys import intern
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -28,6 +29,7 @@ BATCH_ACK_TAG: Final = "bAck"
 
 COUNT_MAX: Final = 127  # `n` is a Java byte
 BITS_MAX: Final = 32  # `bm` is a Java int
+IN_A_ROW: Final = tuple(range(count) for count in range(COUNT_MAX + 1))  # the usual `d`; many checkpoints share one
 
 MergeKey = tuple[str, str, int, int, int, str | None]
 
@@ -131,20 +133,21 @@ class CheckPoint:
     def from_body(cls, body: bytes) -> CheckPoint | None:
         """Read one; None for one without topic or group, which means nothing."""
         get = _object(body).get
-        topic, group = get("t"), get("c")
+        topic, group = _name(get("t")), _name(get("c"))
         if topic is None or group is None:
             return None
         count = min(max(_whole(get("n")), 0), COUNT_MAX)
-        diffs = [_whole(diff) for diff in get("d") or ()] or list(range(count))
+        diffs = [_whole(diff) for diff in get("d") or ()][:count]
+        in_a_row = IN_A_ROW[count]
         point = cls(
-            str(topic),
-            str(group),
+            topic,
+            group,
             _whole(get("q")),
             _whole(get("so")),
             _whole(get("pt")),
             _whole(get("it")),
-            get("bn"),
-            diffs[:count],
+            _name(get("bn")),
+            in_a_row if not diffs or diffs == [*in_a_row] else diffs,
             suspend=bool(get("sp")),
             put_again=_whole(get("rp")),
         )
@@ -195,7 +198,7 @@ class Ack(NamedTuple):
             _whole(get("q", "queueId")),
             _whole(get("so", "startOffset")),
             _whole(get("pt", "popTime")),
-            get("bn", "brokerName") or broker_name,
+            _name(get("bn", "brokerName")) or broker_name,
             [_whole(offset) for offset in offsets],
         )
 
@@ -208,6 +211,11 @@ def _object(body: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ProtocolError("a message of the revive topic is not a JSON object")
     return fields
+
+
+def _name(value: Any) -> str | None:
+    """Of a topic, group or broker: one text for all that are in memory at a time."""
+    return None if value is None else intern(str(value))
 
 
 def _whole(value: Any) -> int:

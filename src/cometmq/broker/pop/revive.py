@@ -8,7 +8,9 @@ kept as that of the group `CID_RMQ_SYS_REVIVE_GROUP`, and reading starts behind 
 
 Time is what the messages say (`TIMER_DELIVER_MS`), so a timer that is late makes nobody's message come back twice;
 only a queue in which nothing comes, while the timer is not late and has not been for a while, follows the clock.
-Bounds: `PENDING_MAX` checkpoints in memory; with so many it reads no further until by the clock the first is due.
+Bounds: `PENDING_MAX` checkpoints in memory, shared out evenly to the readers of a broker, some 450 bytes each. Who has
+its share looks only for acknowledgements from there on, and reads the rest again later (`window`): the bound changes
+what is read, never what comes back.
 
 Mirrors: PopReviveService.
 """
@@ -23,10 +25,11 @@ from typing import Final
 from cometmq.broker.groups import Groups
 from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.offsets import Offsets
-from cometmq.broker.pop.checkpoint import ACK_TAG, BATCH_ACK_TAG, CK_TAG, Ack, CheckPoint, MergeKey
+from cometmq.broker.pop.checkpoint import ACK_TAG, BATCH_ACK_TAG, CK_TAG, Ack, CheckPoint
 from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.retry_messages import RetryMessages
 from cometmq.broker.pop.retry_topic import REVIVE_GROUP, normal_topic
+from cometmq.broker.pop.window import Window
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import CometError, ProtocolError
@@ -37,7 +40,7 @@ log = logging.getLogger("cometmq.broker")
 
 LATE_ACKS_MS: Final = 2_000  # acknowledgements that come so much later still count
 QUIET_MS: Final = 3_000  # a queue so quiet follows the clock
-PENDING_MAX: Final = 100_000
+PENDING_MAX: Final = 100_000  # of all revive queues of a broker
 READ_COUNT: Final = 32
 SAFE_EVERY: Final = 64  # checkpoints and messages between two moves of the offset, each of which gives others a turn
 BUSY_PAUSE_S: Final = 0.1
@@ -60,6 +63,7 @@ class Reviver:
         clock: Clock,
         *,
         interval_ms: int,
+        pending_max: int,
         timer_is_late: Callable[[], bool],
         end_of: Callable[[str, int], int],
     ) -> None:
@@ -78,18 +82,18 @@ class Reviver:
         self._end_of = end_of  # of a queue, with what is stored and not visible yet
         settled = offsets.query(REVIVE_GROUP, topic, queue_id)
         self._next_offset = 0 if settled is None else settled + 1
-        self._pending: dict[MergeKey, CheckPoint] = {}  # in the order of the queue
+        self._window = Window(pending_max)
         self._read_until_ms = 0  # deliver time of the latest message read
         self._late_ms = clock.now_ms()  # the timer was late then, or was just started
 
     @property
     def pending_count(self) -> int:
-        return len(self._pending)
+        return len(self._window)
 
     async def run(self) -> None:
         """For ever."""
         while True:
-            await asyncio.sleep(BUSY_PAUSE_S if self._pending else self._interval_s)
+            await asyncio.sleep(BUSY_PAUSE_S if self._window else self._interval_s)
             try:
                 await self.round()
             except CometError as fault:
@@ -100,14 +104,19 @@ class Reviver:
                 await asyncio.sleep(self._interval_s)
 
     async def round(self) -> None:
-        """Read what there is and revive what is due."""
+        """Read what there is and revive what is due, until those held have to wait."""
+        await self._round()
+        while not self._window and self._window.left_out is not None:
+            await self._round()
+
+    async def _round(self) -> None:
         while await self._read():
             await self._revive_due()
             await asyncio.sleep(0)  # a long queue must not keep the others from their turn
         now_ms = self._clock.now_ms()
         if self._timer_is_late():
             self._late_ms = now_ms
-        if self._pending and now_ms - max(self._read_until_ms, self._late_ms) > QUIET_MS and self._is_at_the_end():
+        if self._window and now_ms - max(self._read_until_ms, self._late_ms) > QUIET_MS and self._is_at_the_end():
             self._read_until_ms = now_ms
         await self._revive_due()
 
@@ -118,13 +127,9 @@ class Reviver:
     # --- reading
 
     async def _read(self) -> bool:
-        """Read on; False when there is nothing more, or no room for more."""
-        if len(self._pending) >= PENDING_MAX:
-            first = next(iter(self._pending.values()))
-            if self._clock.now_ms() - first.revive_time_ms <= LATE_ACKS_MS:
-                return False
-            self._read_until_ms = max(self._read_until_ms, self._clock.now_ms())
-            return True
+        """Read on; False when there is nothing more."""
+        if not self._window and self._window.left_out is not None:
+            self._go_back(self._window.left_out)
         found = await self._reader.read(self._topic, self._queue_id, self._next_offset, READ_COUNT)
         self._next_offset = found.next_offset
         for record in found.records:
@@ -134,6 +139,13 @@ class Reviver:
                 log.warning("message %d of revive queue %d: %s", record.queue_offset, self._queue_id, broken)
         return bool(found.records)
 
+    def _go_back(self, offset: int) -> None:
+        """All that were held are settled: on with those that had no room."""
+        self._next_offset = offset
+        if self._window.met_stranger:
+            self._read_until_ms = 0  # what was read behind these counts for them when it is read again
+        self._window.reopen()
+
     def _take(self, record: Record) -> None:
         found = record.properties
         tag = found.get(properties.TAGS)
@@ -142,14 +154,9 @@ class Reviver:
             if point is None:
                 return
             point.revive_offset = record.queue_offset
-            self._pending.pop(point.key, None)  # one written again takes its new place
-            self._pending[point.key] = point
+            self._window.take(point)
         elif tag in (ACK_TAG, BATCH_ACK_TAG):
-            ack = Ack.from_body(record.body, self._broker_name, batch=tag == BATCH_ACK_TAG)
-            known = self._pending.get(ack.key)
-            if known is not None:
-                for done in ack.offsets:
-                    known.acknowledge(done)
+            self._window.acknowledge(Ack.from_body(record.body, self._broker_name, batch=tag == BATCH_ACK_TAG))
         deliver_ms = found.get(properties.TIMER_DELIVER_MS, "")
         if deliver_ms.isdecimal():
             self._read_until_ms = max(self._read_until_ms, int(deliver_ms))
@@ -160,7 +167,7 @@ class Reviver:
         settled, count = -1, 0
         for point in self._due():
             count += 1 + await self._revive(point)
-            del self._pending[point.key]
+            self._window.settle(point)
             settled = point.revive_offset
             if count >= SAFE_EVERY:
                 count = 0
@@ -169,8 +176,7 @@ class Reviver:
             await self._settle(settled)
 
     def _due(self) -> Iterator[CheckPoint]:
-        while self._pending:
-            first = next(iter(self._pending.values()))
+        while (first := self._window.first) is not None:
             if self._read_until_ms - first.revive_time_ms <= LATE_ACKS_MS:
                 return
             yield first

@@ -22,6 +22,7 @@ from cometmq.model.names import TIMER_TOPIC
 from cometmq.store.reader import Range
 from cometmq.wire.record import Record, decode_record
 
+READY_SIZE: Final = 750  # of a `Ready` without its bytes: tuples, numbers, short strings
 NEVER_ENQUEUED: Final = str((1 << 63) - 1)
 _SPAN_MAX: Final = 1 << 20
 _GAP_MAX: Final = 16 << 10
@@ -33,21 +34,34 @@ class Ready(NamedTuple):
     """A message of which only the storing is left, and the time at which that happens."""
 
     pos: int  # of its unit in the timer log
-    size: int
-    topic: str
+    topic: str  # for which it waited
     out_ms: int
     key: str  # what a recall would name it by
     recalls: str | None  # it is such a recall itself, on its way to its slot
-    message: InnerMessage
     staged: bool  # whether a stage may want to see it
+    to_topic: str  # where it is stored: rolled, in the timer topic
+    queue_id: int
+    body: bytes
     properties_data: bytes
     rest: tuple[Any, ...]  # what `Store.append` takes behind the properties
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes that it takes here: many wait so, and what Python keeps of a small one is larger than the message."""
+        return READY_SIZE + len(self.body) + len(self.properties_data) + len(self.key)
+
+    def message(self) -> InnerMessage:
+        """The same, as something that can still be changed."""
+        _, _, _, flag, sys_flag, born_time_ms, born_host, reconsume_times, _ = self.rest
+        found = properties.parse(self.properties_data.decode())
+        return InnerMessage(
+            self.to_topic, self.queue_id, self.body, found, flag, sys_flag, born_time_ms, born_host, reconsume_times
+        )
 
 
 def make_ready(record: Record, pos: int, write_time_ms: int, *, roll: bool, with_topic: bool) -> Ready | None:
     """What is delivered from a record, all but the time at which it is; None if it does not say where to."""
-    message = InnerMessage.of(record)
-    found = message.properties
+    found = record.properties
     queue_id = found.get(properties.REAL_QUEUE_ID, "")
     if properties.REAL_TOPIC not in found or not queue_id.isdecimal():
         return None
@@ -55,33 +69,31 @@ def make_ready(record: Record, pos: int, write_time_ms: int, *, roll: bool, with
     late = out_ms < write_time_ms and not roll
     found[properties.TIMER_ENQUEUE_MS] = NEVER_ENQUEUED if late else str(write_time_ms)
     found.pop(properties.TIMER_DEQUEUE_MS, None)
-    message.prepared_offset = 0
-    put_mark(message, Mark(TIMER_SOURCE, record.queue_id, record.queue_offset, record.physical_offset))
+    put_mark(found, Mark(TIMER_SOURCE, record.queue_id, record.queue_offset, record.physical_offset))
     if roll:
         times = found.get(properties.TIMER_ROLL_TIMES, "0")
         found[properties.TIMER_ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() else 1)
-    else:
-        message.topic, message.queue_id = topic, int(queue_id)
     uniq_key = found.get(properties.UNIQ_KEY)
     return Ready(
         pos,
-        record.size,
         topic,
         out_ms,
         delete_key(topic, uniq_key or "", with_topic=with_topic),
         found.get(properties.TIMER_DEL_UNIQKEY),
-        message,
         roll or properties.DELAY in found,
+        record.topic if roll else topic,
+        record.queue_id if roll else int(queue_id),
+        record.body,
         properties.render(found).encode(),
         (
             found.get(properties.TAGS),
             found.get(properties.KEYS),
             uniq_key,
-            message.flag,
-            message.sys_flag,
-            message.born_time_ms,
-            message.born_host,
-            message.reconsume_times,
+            record.flag,
+            record.sys_flag,
+            record.born_time_ms,
+            record.born_host,
+            record.reconsume_times,
             0,
         ),
     )

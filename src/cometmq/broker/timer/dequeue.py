@@ -32,7 +32,7 @@ from cometmq.wire.record import Record
 log = logging.getLogger("cometmq.timer")
 
 CHUNK: Final = 200  # messages made ready or delivered between two pauses
-READY_BYTES_MAX: Final = 128 << 20
+READY_BYTES_MAX: Final = 96 << 20
 TOLD_ON_THE_WAY: Final = frozenset(
     {properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS, properties.TIMER_ROLL_TIMES}
 )
@@ -61,7 +61,7 @@ class Dequeue:
         self._clock = clock
         self._pause = pause
         self._keys_with_topic = store.config.append_topic_for_timer_delete_key
-        self._ready_bytes = 0  # stored size of what is ready
+        self._ready_bytes = 0  # in memory
         self.changed = False  # anything was delivered
         self.end = 0
         self.elsewhere = Elsewhere()
@@ -149,7 +149,7 @@ class Dequeue:
             if one is None:
                 log.warning("the record at %d of the log does not say where it is to be delivered", due.offset)
                 continue
-            self._ready_bytes += one.size
+            self._ready_bytes += one.memory_size
             ready.append(one)
         strip.made(len(dues), ready)
 
@@ -168,13 +168,13 @@ class Dequeue:
                     self._drop_first(slot, ready)
                     continue
                 try:
-                    message = one.message
                     if one.staged:
+                        message = one.message()
                         message.properties[properties.TIMER_DEQUEUE_MS] = str(now_ms)
                         placed = self._messages.put(message)
                     else:
                         data = one.properties_data + last_property
-                        placed = append(message.topic, message.queue_id, message.body, data, *one.rest)
+                        placed = append(one.to_topic, one.queue_id, one.body, data, *one.rest)
                     self.end = placed.physical_offset + placed.size
                 except MessageRefused as refused:
                     self._deliver_plain(one, refused)
@@ -189,9 +189,9 @@ class Dequeue:
 
     def _deliver_plain(self, one: Ready, refused: MessageRefused) -> None:
         """Its properties may have no room for what the way adds: then it goes without that, its mark at the last."""
-        message, full = one.message, one.message.properties
         for left_out in (TOLD_ON_THE_WAY, {*TOLD_ON_THE_WAY, properties.DELIVERED_MARK}):
-            message.properties = {key: value for key, value in full.items() if key not in left_out}
+            message = one.message()
+            message.properties = {key: value for key, value in message.properties.items() if key not in left_out}
             try:
                 placed = self._messages.put(message)
             except MessageRefused:
@@ -202,7 +202,7 @@ class Dequeue:
 
     def _drop_first(self, slot: OpenSlot, ready: deque[Ready]) -> None:
         done = ready.popleft()
-        self._ready_bytes -= done.size
+        self._ready_bytes -= done.memory_size
         slot.delivered_pos, self.changed = done.pos, True
 
     def leave(self, slot: OpenSlot, write_time_ms: int) -> None:
