@@ -297,7 +297,7 @@ class Broker:
 
         housekeeping = Housekeeping(
             [
-                Job("registering", config.register_name_server_period / 1000, registration.announce_again),
+                Job("registering", registration.round_s, registration.announce_again),
                 Job("saving tables", config.flush_consumer_offset_interval / 1000, save_tables),
                 Job("expiring clients", 10.0, members.expire),
                 Job("committing broadcast offsets", 5.0, broadcasts.settle),

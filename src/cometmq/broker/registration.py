@@ -1,7 +1,7 @@
 """Telling every name server who we are and which topics we have.
 
-Each name server is told on its own, every 30 s and at once when a topic changes, in which case only the
-changed topics go. One that cannot be reached costs the others nothing; it is told again at the next round.
+Each name server is told on its own, every 30 s (`registerNameServerPeriod`; at least once a minute) and at once when a
+topic changes, in which case only the changed topics go. One that cannot be reached costs the others nothing; it is told again at the next round.
 With `forceRegister=false` a round first asks each which version of the table it has; the question is a sign of life.
 A broker that may not be written to or read from (`brokerPermission`) says so of each of its topics.
 What the reply says of ordered topics goes back into the topics; to a slave it says who is the master (`on_master`).
@@ -40,6 +40,7 @@ log = logging.getLogger("cometmq.broker")
 
 CONNECT_TIMEOUT_MS = 3_000
 UNREGISTER_TIMEOUT_MS = 3_000
+ROUND_S_MAX = 60.0  # as in the original: a name server forgets a broker that was silent for two minutes
 
 
 class Registration:
@@ -58,6 +59,7 @@ class Registration:
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: set[str] = set()
         self._closed = False
+        self.round_s = min(config.register_name_server_period / 1000, ROUND_S_MAX)
         self.on_master: Callable[[str | None, str | None], None] = lambda ha_address, address: None
 
     async def announce_all(self) -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.conftest import StartBroker
 from tests.unit.broker.group_kit import until
 from tests.unit.broker.state_kit import MemoryTable, StillClock
@@ -125,6 +126,12 @@ async def test_a_name_server_that_was_away_hears_everything_in_the_next_round(
         for _ in range(2):
             async with name_server(tmp_path, port=port) as namesrv:
                 await told(namesrv, AUTO_CREATE_TOPIC)
+
+
+@pytest.mark.parametrize(("period_ms", "round_s"), [(1_000, 1), (30_000, 30), (86_400_000, 60)])
+async def test_a_broker_registers_before_it_would_be_forgotten(period_ms: int, round_s: int) -> None:
+    async with registering(register_name_server_period=period_ms) as (_, registration):
+        assert registration.round_s == round_s
 
 
 async def test_the_address_server_tells_a_broker_where_to_register(broker: StartBroker, tmp_path: Path) -> None:
