@@ -179,7 +179,7 @@ class Store:
         self.damages = recovery.damages
         if self.damages:
             self._log.fence(read_only_text(self.damages, self.config.store_path_root_dir))
-        self.maintain(thorough=not clean)
+        self.maintain(thorough=not clean or (self._index is not None and self._index.ahead))
 
     def close(self) -> None:
         """Write, flush and dispatch everything; `abort` goes only if all of that worked."""

@@ -37,7 +37,7 @@ from cometmq.store.index_keys import (
     topic_hash,
 )
 from cometmq.store.index_repair import repair, slots_run_ahead
-from cometmq.store.syncing import sync_names
+from cometmq.store.syncing import sync_file, sync_names
 
 
 def file_name(time_ms: int) -> str:
@@ -84,6 +84,9 @@ class IndexService:
         self.flushed_store_time_ms = 0
         self.fault: str | None = None  # while set nothing is indexed; only a replay of the log can catch up
         self.skipped: list[str] = []
+        self.ahead = (
+            False  # whether files were newer than the checkpoint: Java deletes such after a kill, whoever made them
+        )
         self.lost = False  # whether what was there turned out to hold nothing, and is to be made again
 
     # Start and end
@@ -101,6 +104,7 @@ class IndexService:
                 if file.end_ms > checkpoint_index_ms or (file in doubtful and slots_run_ahead(file)):
                     repair(file)
             files = [file for file in files if not self._unlink_if_empty(file)]
+        self._sync_ahead([file for file in files if file.end_ms > checkpoint_index_ms])
         self._files = files
         if files:
             last = files[-1]
@@ -112,6 +116,14 @@ class IndexService:
         for file in files[:-1]:
             file.forget_slots()
         self._seen_ms = self.flushed_store_time_ms = max(checkpoint_index_ms, self._seen_ms)
+
+    def _sync_ahead(self, files: list[IndexFile]) -> None:
+        """Bring to the disk what the checkpoint does not vouch for, so that it may."""
+        self.ahead = bool(files)
+        for file in files:
+            sync_file(self._fs, file.fd)
+        if files:
+            sync_names(self._fs, self._dir)
 
     def _open(self, name: str) -> IndexFile | None:
         if not name.isascii() or not name.isdigit():
@@ -237,8 +249,7 @@ class IndexService:
         file = self._file(name)
         file.create()
         if before is not None:
-            file.begin_ms = file.end_ms = before.end_ms
-            file.begin_offset = file.end_offset = before.end_offset
+            file.begin_behind(before)
             if before not in self._unflushed:
                 self._unflushed.append(before)
         self._new_names = True

@@ -17,6 +17,7 @@ Mirrors: IndexFile, IndexHeader.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from threading import Lock
@@ -126,6 +127,14 @@ class IndexFile:
         self.fd = self.fs.open(self.path, create=True)
         self.fs.truncate(self.fd, self.size)
         self._slots = IndexSlots(self.slot_count)
+
+    def begin_behind(self, before: IndexFile) -> None:
+        """Begin where the file before ends, on disk too: Java indexes all that it replays into one that is blank."""
+        self.begin_ms = self.end_ms = before.end_ms
+        self.begin_offset = self.end_offset = before.end_offset
+        with suppress(OSError):  # a full disk may have room by the next flush
+            write_all(self.fs, self.fd, self.header(), 0)
+            self._flushed_header = self.header()
 
     def open(self) -> None:
         """Open a file that exists and read its header."""

@@ -13,6 +13,7 @@ from cometmq.store import index_file
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import Buffer, OsFs
 from cometmq.store.index import IndexService, file_name, index_keys, positive_hash
+from cometmq.store.index_file import HEADER
 
 EVER = (0, 1 << 62)
 T0 = 1_700_000_000_000
@@ -98,6 +99,18 @@ def test_files_roll_and_stay_in_order_when_the_clock_does_not_move(tmp_path: Pat
     assert index.query("T", "all", 64, *EVER) == [n * 100 for n in reversed(range(20))]
     assert [index.query("T", f"k{n}", 8, *EVER) for n in range(20)] == [[n * 100] for n in range(20)]
     assert index.last_update == (T0 + 19_000, 1900)
+
+
+def test_a_new_file_says_at_once_where_the_one_before_ends(tmp_path: Path) -> None:
+    """After a kill Java goes on in it, and would take zeros for the beginning of the log."""
+    index = make(tmp_path)
+    fill(index, 0, 8)
+    index.settle()
+    first, second, third = sorted(tmp_path.iterdir())
+    assert not any(first.read_bytes())  # nothing is flushed
+    for file, last in ((second, 3), (third, 6)):  # 7 entries a file
+        end = (T0 + last * 1000, last * 100)
+        assert HEADER.unpack(file.read_bytes()[: HEADER.size]) == (end[0], end[0], end[1], end[1], 0, 1)
 
 
 def test_keys_belong_to_their_topic_and_type(tmp_path: Path) -> None:

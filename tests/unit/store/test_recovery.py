@@ -6,9 +6,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.unit.store.kit import HOST, SEGMENT_SIZE, HandClock, bodies, open_small, send, settle, small_config
+from tests.unit.store.kit import (
+    HOST,
+    SEGMENT_SIZE,
+    START_MS,
+    HandClock,
+    bodies,
+    open_small,
+    send,
+    settle,
+    small_config,
+)
 
 from cometmq.errors import StoreError
+from cometmq.store.checkpoint import SECOND_AT
 from cometmq.store.engine import Store
 
 
@@ -97,6 +108,21 @@ def test_the_log_alone_is_enough(tmp_path: Path, clean: bool, lost: list[str]) -
     assert {
         path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("consumequeue/*/*/*")
     } == queue_files
+
+
+def test_the_checkpoint_vouches_for_an_index_as_java_leaves_it(tmp_path: Path) -> None:
+    """Java's says how far the last full file is; files behind that it deletes, should the next process be killed."""
+    store = open_small(tmp_path)
+    send(store, b"x", keys="k")
+    settle(store)
+    store.close()
+    checkpoint = tmp_path / "checkpoint"
+    patch(checkpoint, 16, bytes(8))
+    patch(checkpoint, SECOND_AT, bytes(52))
+    store = open_small(tmp_path)
+    store.abandon()
+    (index,) = (tmp_path / "index").iterdir()
+    assert checkpoint.read_bytes()[16:24] == index.read_bytes()[8:16] == START_MS.to_bytes(8)
 
 
 def test_lost_log_drops_the_queues(tmp_path: Path) -> None:
