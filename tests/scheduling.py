@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-BESIDE_THE_ORIGINAL = ("tests/differential/", "tests/interop/", "tests/sdk/")
+BESIDE_THE_ORIGINAL = ("tests/differential/", "tests/interop/", "tests/sdk/", "tests/fault/test_mixed_stores.py")
 
 
 class TwoLanes(LoadScopeScheduling):  # type: ignore[misc]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.original import BrokerProcess, CometBroker, JavaBroker
+from tests.original.jars import OLDER_VERSION, VERSION
 
 from cometmq.errors import ProtocolError
 from cometmq.net.channel import Channel
@@ -37,6 +38,7 @@ from cometmq.wire.schema import Header
 
 from . import exchange_batches
 from .broker_scripts import sub_record
+from .exchange_searches import KEYS_MAX, keys_of, times_of, wrong_searches
 
 SMALL_FILES: dict[str, object] = {
     "mappedFileSizeCommitLog": 1024 * 1024,
@@ -52,6 +54,7 @@ TOPIC, GROUP, QUEUES = "exchanged", "exchangers", 3
 LARGE = 200 * 1024
 PULL_WITH_SUBSCRIPTION = 4
 AWAIT_S = 20.0
+QUERIES_AT_ONCE = 32
 CREATE = CreateTopic(
     topic=TOPIC,
     default_topic="TBW102",
@@ -64,8 +67,11 @@ CREATE = CreateTopic(
 
 def broker_of(kind: str, folder: Path, store: Path, namesrv: Sequence[str], **more: object) -> BrokerProcess:
     """A broker of a kind on a store folder, not started."""
-    make = JavaBroker if kind == "java" else CometBroker
-    return make(folder / kind, namesrv, store=store, conf={**SMALL_FILES, **more})
+    conf = {**SMALL_FILES, **more}
+    if kind == "comet":
+        return CometBroker(folder / kind, namesrv, store=store, conf=conf)
+    version = OLDER_VERSION if kind == "older java" else VERSION
+    return JavaBroker(folder / kind, namesrv, store=store, conf=conf, version=version)
 
 
 @dataclass
@@ -80,8 +86,12 @@ class Served:
     committed: dict[int, str] = field(default_factory=dict)
     by_key: dict[str, list[bytes]] = field(default_factory=dict)
     by_id: list[bytes] = field(default_factory=list)
-    by_time: dict[int, list[str]] = field(default_factory=dict)
+    by_time: dict[int, dict[int, int]] = field(default_factory=dict)
     batches: dict[int, Any] = field(default_factory=dict)
+
+    def wrong_searches(self) -> list[str]:
+        """What is not found by key or time as it should be, as far as that was asked."""
+        return wrong_searches(self.records, self.by_key, self.by_time)
 
 
 def fill(broker: BrokerProcess, first: int, count: int) -> None:
@@ -89,12 +99,12 @@ def fill(broker: BrokerProcess, first: int, count: int) -> None:
     asyncio.run(_with_channel(broker, lambda channel: _fill(channel, first, count)))
 
 
-def served(broker: BrokerProcess, messages: int) -> Served:
-    """Take down what the broker serves, once it serves so many messages."""
+def served(broker: BrokerProcess, messages: int, *, older: bool = False) -> Served:
+    """Take down what the broker serves, once it serves so many messages; of an `older` one less can be asked."""
     found: list[Served] = []
 
     async def look(channel: Channel) -> None:
-        found.append(await _look(channel, messages))
+        found.append(await _look(channel, messages, older=older))
 
     asyncio.run(_with_channel(broker, look))
     return found[0]
@@ -170,10 +180,13 @@ def messages_of(count: int) -> int:
     return count + 2 * sum(1 for number in range(count) if number % 20 == 7)
 
 
-async def _look(channel: Channel, messages: int) -> Served:
+async def _look(channel: Channel, messages: int, *, older: bool) -> Served:
     found = Served()
     await _await_messages(channel, messages)
-    found.batches = await exchange_batches.look_at_batches(channel, GROUP)
+    if not older:
+        found.batches = await exchange_batches.look_at_batches(channel, GROUP)
+        found.topic = json.loads(bytes((await _ask(channel, GetTopicConfig(TOPIC))).body))
+        found.group = json.loads(bytes((await _ask(channel, GetGroupConfig(GROUP))).body))
     for queue in range(QUEUES):
         least = (await _ask(channel, GetMinOffset(TOPIC, queue))).ext["offset"]
         most = (await _ask(channel, GetMaxOffset(TOPIC, queue))).ext["offset"]
@@ -181,13 +194,13 @@ async def _look(channel: Channel, messages: int) -> Served:
         found.records[queue] = await _pull_all(channel, queue)
         committed = QueryConsumerOffset(topic=TOPIC, consumer_group=GROUP, queue_id=queue)
         found.committed[queue] = (await _ask(channel, committed)).ext["offset"]
-        found.by_time[queue] = await _by_time(channel, queue, found.records[queue])
-    found.topic = json.loads(bytes((await _ask(channel, GetTopicConfig(TOPIC))).body))
-    found.group = json.loads(bytes((await _ask(channel, GetGroupConfig(GROUP))).body))
-    every = b"".join(record for queue in range(QUEUES) for record in found.records[queue])
-    keys = [record.properties["KEYS"].split(" ") for record in decode_records(every) if "KEYS" in record.properties]
-    for key in {keys[0][0], keys[len(keys) // 2][0], keys[-1][0], keys[-1][1]}:
-        found.by_key[key] = await _by_key(channel, key)
+        if not older:
+            found.by_time[queue] = await _by_time(channel, queue, found.records[queue])
+    keys = list(keys_of(found.records))
+    for first in range(0, len(keys), QUERIES_AT_ONCE):
+        some = keys[first : first + QUERIES_AT_ONCE]
+        answers = await asyncio.gather(*(_by_key(channel, key) for key in some))
+        found.by_key.update(zip(some, answers, strict=True))
     for record in decode_records(b"".join(found.records[0][::40])):
         found.by_id.append(bytes((await _ask(channel, ViewMessage(record.physical_offset))).body))
     return found
@@ -228,7 +241,7 @@ async def _pull_all(channel: Channel, queue: int) -> list[bytes]:
 
 
 async def _by_key(channel: Channel, key: str) -> list[bytes]:
-    query = QueryMessage(topic=TOPIC, key=key, max_num=8, begin_timestamp=0, end_timestamp=1 << 42)
+    query = QueryMessage(topic=TOPIC, key=key, max_num=KEYS_MAX, begin_timestamp=0, end_timestamp=1 << 42)
     deadline = time.monotonic() + AWAIT_S
     while True:  # the index follows the queues
         answer = await channel.exchange(query.command(), timeout_ms=10_000)
@@ -240,6 +253,7 @@ async def _by_key(channel: Channel, key: str) -> list[bytes]:
         await asyncio.sleep(0.05)
 
 
-async def _by_time(channel: Channel, queue: int, records: list[bytes]) -> list[str]:
-    times = [record.store_time_ms for record in decode_records(b"".join(records[::30]))]
-    return [(await _ask(channel, SearchOffset(TOPIC, queue, when))).ext["offset"] for when in [0, *times, 1 << 42]]
+async def _by_time(channel: Channel, queue: int, records: list[bytes]) -> dict[int, int]:
+    return {
+        when: int((await _ask(channel, SearchOffset(TOPIC, queue, when))).ext["offset"]) for when in times_of(records)
+    }

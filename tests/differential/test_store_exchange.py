@@ -43,6 +43,7 @@ def test_a_folder_passes_to_the_other_and_back(first: str, end: str, tmp_path: P
             if turn < 2:
                 fill(broker, turn * COUNT, COUNT)
                 before = served(broker, messages_of((turn + 1) * COUNT))
+                assert before.wrong_searches() == []
                 if end == "kill":
                     await_offsets_on_disk(store, before.committed)
                 else:
