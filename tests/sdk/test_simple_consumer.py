@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -48,6 +49,24 @@ def consumer(server: Server, group: str | None = None, **options: object) -> Sim
     return SimpleConsumer(group or new("group"), namesrv=server.namesrv, start_from="first", **options)
 
 
+def assert_once(server: Server, found: list[ReceivedMessage], count: int) -> None:
+    """What two consumers of a new group found is each message once."""
+    times = Counter((message.queue_id, message.queue_offset) for message in found)
+    assert len(times) == count
+    again: dict[int, set[int]] = {}
+    for (queue, offset), came in times.items():
+        if came > 1:
+            again.setdefault(queue, set()).add(offset)
+    if server.kind == "java":
+        # The original makes a group's table of offsets without a lock (ConsumerOffsetManager.commitOffset). Of two
+        # first pops each may make one, and the later put drops the other, with all that was finished in it meanwhile:
+        # such a queue is popped from its beginning once more. Never that of the put, and never a third time.
+        assert max(times.values()) <= 2 and len(again) < 3, times
+        assert all(offsets == set(range(len(offsets))) for offsets in again.values()), again
+    else:
+        assert not again
+
+
 async def test_every_message_once(server: Server) -> None:
     topic, group = new(), new("group")
     await fill(server, topic, 100)
@@ -64,8 +83,9 @@ async def test_every_message_once(server: Server) -> None:
         async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
             tasks.create_task(drain(first))
             tasks.create_task(drain(second))
-        assert sorted(int(message.body) for message in found) == list(range(100))
-        assert first.counters["acknowledged"] + second.counters["acknowledged"] == 100
+        assert {int(message.body) for message in found} == set(range(100))
+        assert_once(server, found, 100)
+        assert first.counters["acknowledged"] + second.counters["acknowledged"] == len(found)
         assert first.in_flight == second.in_flight == 0
     async with consumer(server, group) as third:
         assert await third.pop(topic, wait=timedelta(0)) == []
