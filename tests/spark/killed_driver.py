@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,9 @@ def main(master: str, namesrv: str, source: str, target: str, place: str, rows_m
         .options(namesrvAddr=namesrv, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=rows_max)
         .load()
     )
-    queries = [into_files(rows, folder), into_topic(rows.select("body"), folder, namesrv, target)]
+    queries = [into_files(rows, folder)]
+    await_reader(queries[0])
+    queries.append(into_topic(rows.select("body"), folder, namesrv, target))
     while not (folder / "stop").exists():
         for query in queries:
             query.awaitTermination(0.1)  # raises what ended it
@@ -37,6 +40,16 @@ def main(master: str, namesrv: str, source: str, target: str, place: str, rows_m
     told = written.selectExpr("count(*)", f"count(DISTINCT {NUMBER})", f"sum({NUMBER})", f"max({NUMBER})").collect()
     (folder / "files.json").write_text(json.dumps(list(told[0])))
     spark.stop()
+
+
+def await_reader(query: StreamingQuery) -> None:
+    """Wait until the query has begun.
+
+    Readers of one data source are made with one table, without a lock (PythonStreamingSourceRunner.init): where two are
+    made at once it may be spoilt, and every task of the driver fails ("Illegal size 5 of collection, expected 6").
+    """
+    while query.isActive and query.status["message"].startswith("Initializing"):
+        time.sleep(0.05)
 
 
 def into_files(rows: DataFrame, folder: Path) -> StreamingQuery:

@@ -2,7 +2,8 @@
 
 Spark is a standalone cluster of two workers; both queries are of one driver (`killed_driver.py`), which is killed -9
 within a batch and started again on its checkpoints. Half-way the topic gets queues that were not there when the queries
-began. Afterwards every number is in the files once, and in the other topic once.
+began. Afterwards every number is in the files once, and in the other topic once. A driver that ends by itself is a
+fault, unless Spark ended it in the one way that a crowded machine brings about: a death like a kill, and counted.
 
 `make test` kills each once and has 100,000 messages; `make fault` makes it 30 kills and 1,000,000 messages.
 """
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +41,14 @@ STILL_S: Final = 300.0  # so long may nothing move
 # Half messages of batches under way are many here, and asked about in vain.
 CALM_CHECKS: Final = {"transactionCheckInterval": "5000", "transactionTimeOut": "5000"}
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+# Spark gives the Python process of a streaming reader ten seconds to start and connect, a limit that nothing configures
+# (PythonWorkerFactory.createSimpleWorker), and ends the query if it is late. No code of ours has run there by then.
+LATE_WORKER: Final = "a Python process did not connect within Spark's ten seconds"
+LATE_WORKER_TOLD: Final = (
+    r"(?m)^pyspark\.\S+\.StreamingQueryException: \[STREAM_FAILED\] .*: Python worker failed to connect back\.",
+    r"(?m)^Caused by: java\.net\.SocketTimeoutException: Timed out while waiting for the Python worker to connect",
+)
+ENDED_BY_SPARK_MAX: Final = 2
 
 
 class Trial:
@@ -73,7 +83,7 @@ class Trial:
     def start_driver(self) -> subprocess.Popen[bytes]:
         arguments = [self.workers.url, self.server.address, self.source, self.target, str(self.folder), str(ROWS_MAX)]
         command = [sys.executable, "-m", "tests.spark.killed_driver", *arguments]
-        with open(self.log, "ab") as log:
+        with open(self.log, "wb") as log:
             return subprocess.Popen(command, start_new_session=True, env=environment(), stdout=log, stderr=log)
 
     def kill_driver(self) -> None:
@@ -82,6 +92,7 @@ class Trial:
         before = moment()
         self.until(lambda: moment() > before)
         time.sleep(self.row.chance.uniform(0, 0.3))
+        self.mind_driver()
         self.end_driver()
         if any(last_of(query / "offsets") > last_of(query / "commits") for query in self.checkpoints):
             self.row.add(within_a_batch=1)
@@ -96,6 +107,17 @@ class Trial:
         start_again(self.server.broker, self.row)
         asyncio.run(registered(self.server.address))
 
+    def mind_driver(self) -> None:
+        """Start it again where Spark itself has ended it, which is counted; any other end is a fault."""
+        if self.driver.poll() is not None:
+            reason = end_by_spark(self.log.read_text(errors="replace"))
+            ends: dict[str, int] = self.row.numbers.get("ended_by_spark", {})
+            assert reason is not None and sum(ends.values()) < ENDED_BY_SPARK_MAX, self.told()
+            self.row.numbers["ended_by_spark"] = {**ends, reason: ends.get(reason, 0) + 1}
+            with suppress(ProcessLookupError):  # its JVM may outlive it for a moment
+                os.killpg(self.driver.pid, signal.SIGKILL)
+            self.driver = self.start_driver()
+
     def end_driver(self) -> None:
         if self.driver.poll() is None:
             os.killpg(self.driver.pid, signal.SIGKILL)
@@ -104,7 +126,8 @@ class Trial:
     def finish(self) -> list[int]:
         """Let the driver end; it tells count, distinct count, sum and largest of the numbers in the files."""
         (self.folder / "stop").touch()
-        assert self.driver.wait(STILL_S) == 0, self.told()
+        while self.driver.wait(STILL_S) != 0:
+            self.mind_driver()
         found: list[int] = json.loads((self.folder / "files.json").read_text())
         return found
 
@@ -129,7 +152,7 @@ class Trial:
         """Wait, as long as the driver lives and rows come."""
         done, since_s = -1, time.monotonic()
         while not is_so():
-            assert self.driver.poll() is None, self.told()
+            self.mind_driver()
             if (now := self.done()) > done:
                 done, since_s = now, time.monotonic()
             assert time.monotonic() - since_s < STILL_S, f"{done} rows, and no more: {self.told()}"
@@ -140,6 +163,11 @@ class Trial:
         text = self.log.read_text(errors="replace")
         named = [line.strip()[:300] for line in text.splitlines() if re.search(r"(Exception|Error|failed)\b.*: ", line)]
         return "\n".join([*dict.fromkeys(named[-20:]), text[-1_500:]])
+
+
+def end_by_spark(log: str) -> str | None:
+    """Why Spark itself ended the driver that left this log; None if that is not the reason."""
+    return LATE_WORKER if all(re.search(told, log) for told in LATE_WORKER_TOLD) else None
 
 
 def last_of(folder: Path) -> int:
@@ -184,6 +212,24 @@ def test_kills_of_all_kinds(tmp_path: Path) -> None:
         )
         if row.numbers.get("drivers_killed") and not row.numbers.get("within_a_batch"):
             row.violations.append("no driver was killed within a batch")
+
+
+def test_only_a_late_python_process_is_an_end_by_spark() -> None:
+    late = "Python worker failed to connect back."
+    told = (
+        f"org.apache.spark.SparkException: {late}\n\tat org.apache.spark…\n"
+        "Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back\n"
+        "pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query [id = 1] terminated with "
+        f"exception: {late} SQLSTATE: XXKST\n"
+    )
+    assert end_by_spark(told) == LATE_WORKER
+    for other in (
+        "",
+        told.replace(f"exception: {late}", "exception: [OFFSETS_LOST] queue 0"),  # it was late before that
+        told.replace("java.net.SocketTimeoutException: Timed out", "java.io.IOException: Python failed to start"),
+        told.replace("pyspark.errors", "\tpyspark.errors"),
+    ):
+        assert end_by_spark(other) is None
 
 
 def judged(where: str, found: list[int], wanted: list[int]) -> list[str]:
