@@ -31,8 +31,8 @@ Defaults are those of Apache RocketMQ 5.5.0, with three exceptions: `flushDiskTy
 acknowledged message is on disk; `bindAddress` is loopback; `brokerIP1`, where it is not set, is the address the
 broker is bound to or, bound to all addresses, the one this machine uses to reach others.
 
-`registerNameServerPeriod` counts as a minute where it is longer, as in the original; shorter ones than the original's ten
-seconds are taken as they are.
+`registerNameServerPeriod` counts as a minute where it is longer, as in the original; shorter ones than the original's
+ten seconds are taken as they are.
 
 This page is rendered from the declarations in the code; a test holds the two together.
 """
