@@ -1,7 +1,8 @@
 """Telling every name server who we are and which topics we have.
 
 Each name server is told on its own, every 30 s (`registerNameServerPeriod`, at least once a minute) and at once when
-a topic changes, in which case only the changed topics go. One that cannot be reached costs the others nothing; it is told again at the next round.
+a topic changes, in which case only the changed topics go. One that cannot be reached costs the others nothing; it is
+told again at the next round.
 With `forceRegister=false` a round first asks each which version of the table it has; the question is a sign of life.
 A broker that may not be written to or read from (`brokerPermission`) says so of each of its topics.
 What the reply says of ordered topics goes back into the topics; to a slave it says who is the master (`on_master`).
