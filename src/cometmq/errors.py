@@ -35,7 +35,7 @@ numbers are written in that one file). `retriable` says whether the same call ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class CometError(Exception):
@@ -192,13 +192,13 @@ class SendFailed(ClientError):
 
 
 class SendsFailed(ClientError):
-    """Some of many sends failed; `failures` holds what with which error."""
+    """Some of many sends failed; `failures` holds each `Message` that was not acknowledged, with its error."""
 
-    def __init__(self, failures: list[tuple[object, Exception]], sent: int) -> None:
+    def __init__(self, failures: list[tuple[Any, Exception]], sent: int) -> None:
         super().__init__(
             f"{len(failures)} of {len(failures) + sent} messages were not sent; the first: {failures[0][1]}"
         )
-        self.failures = failures
+        self.failures = failures  # of `Any`, as messages are declared floors above
         self.sent = sent
 
 

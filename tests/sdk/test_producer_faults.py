@@ -23,6 +23,7 @@ from cometmq.errors import (
     ClientForked,
     InvalidArgument,
     SendFailed,
+    SendsFailed,
     TopicNotFound,
 )
 from cometmq.net.server import Server as Listening
@@ -112,6 +113,27 @@ async def test_a_broker_that_never_answers_costs_only_the_time_given() -> None:
             assert asyncio.get_running_loop().time() - begun < 2
             assert producer.counters["in_flight"] == 0
     await silent.close()
+
+
+async def test_what_failed_of_many_is_told_as_messages() -> None:
+    async with LocalCluster() as cluster:
+        await cluster.create_topic("orders")
+        messages = [Message("orders", b"%d" % number) for number in range(3)]
+        packed = Message("orders", b"x" * 10_000)
+        async with Producer("sdk", namesrv=cluster.namesrv, retries=0) as producer:
+            sent = await producer.send(messages[0])
+            await cluster.stop_broker()
+            with pytest.raises(SendsFailed, match="4 of 4 messages were not sent") as of_pipeline:
+                async with producer.pipeline() as pipeline:
+                    for message in (*messages, packed):
+                        await pipeline.send(message)
+            with pytest.raises(SendsFailed, match="3 of 3 messages were not sent") as of_batch:
+                await producer.send_batch(messages, queue=sent.queue)
+    assert {id(message) for message, _ in of_pipeline.value.failures} == {id(one) for one in (*messages, packed)}
+    assert [message for message, _ in of_batch.value.failures] == messages
+    assert of_pipeline.value.sent == of_batch.value.sent == 0
+    for _, error in (*of_pipeline.value.failures, *of_batch.value.failures):
+        assert isinstance(error, SendFailed)
 
 
 async def test_go_away_is_followed() -> None:

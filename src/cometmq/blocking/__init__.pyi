@@ -73,7 +73,7 @@ class Pipeline:
     @property
     def receipts(self) -> list[Receipt]: ...
     sent: int
-    failures: list[tuple[object, Exception]]
+    failures: list[tuple[Message, Exception]]
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

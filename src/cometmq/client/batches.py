@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cometmq.client.message import Message, Receipt, check_message, property_text
-from cometmq.client.sending import Sender
+from cometmq.client.preparing import Preparer
+from cometmq.client.queue_choice import queue_of_key
+from cometmq.client.sender import Sender
+from cometmq.client.sending import BATCH, Sending
 from cometmq.errors import InvalidMessage, SendsFailed
 from cometmq.model import names, properties
+from cometmq.model.queue import MessageQueue
 from cometmq.wire.batch import SUB_RECORD_SIZE_MIN, encode_batch
 
 BATCH_SIZE_MAX: Final = 1024 * 1024  # larger ones gain nothing, and hold up what comes behind them
@@ -76,15 +80,40 @@ def split(messages: Sequence[Message], sender: Sender, size_max: int) -> list[Ch
     return chunks
 
 
-def sharding_key(chunks: Sequence[Chunk]) -> str | None:
-    return chunks[0].messages[0].sharding_key
+async def send(
+    preparer: Preparer, messages: Sequence[Message], queue: MessageQueue | None, timeout_ms: int | None
+) -> list[Receipt]:
+    """Send messages in as few requests as they fit into, all to the same queue if one is given or their key asks."""
+    sender = preparer.sender
+    chunks = split(messages, sender, preparer.size_max)
+    key = messages[0].sharding_key
+    if queue is None and key is not None:
+        queue = queue_of_key(key, await sender.queues(chunks[0].topic))
+    posted = []
+    for chunk in chunks:
+        if queue is not None:
+            queue = await preparer.pin(chunk.messages[0], queue)
+        sending = Sending(
+            sender,
+            chunk.topic,
+            chunk.body,
+            chunk.properties,
+            ",".join(chunk.unique_keys),
+            sender.clock.now_ms(),
+            kind=BATCH,
+            pinned=queue,
+            attempts=preparer.attempts,
+            timeout_s=(timeout_ms or preparer.timeout_ms) / 1000,
+        )
+        posted.append((chunk, await sender.post(sending)))
+    return await _receipts(posted)
 
 
-async def receipts(posted: Sequence[tuple[Chunk, asyncio.Future[Any]]]) -> list[Receipt]:
+async def _receipts(posted: Sequence[tuple[Chunk, asyncio.Future[Any]]]) -> list[Receipt]:
     """A receipt for each message, in their order; or `SendsFailed` with those that have none."""
     answers = await asyncio.gather(*[future for _, future in posted], return_exceptions=True)
     made: list[Receipt] = []
-    failures: list[tuple[object, Exception]] = []
+    failures: list[tuple[Message, Exception]] = []
     for (chunk, _), answer in zip(posted, answers, strict=True):
         if isinstance(answer, Receipt):
             made += _each(chunk, answer)

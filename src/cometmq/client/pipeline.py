@@ -5,7 +5,7 @@
             await pipeline.send(Message("orders", order))       # waits only while 1000 are under way
     pipeline.receipts                                           # in the order of the sends
 
-Leaving the block waits for the rest, and raises `SendsFailed` if any was not acknowledged. With
+Leaving the block waits for the rest, and raises `SendsFailed`, with the messages, if any was not acknowledged. With
 `keep_receipts=False` only their number is kept, for streams without end. Of the messages with one sharding key one is
 under way at a time: brokers may store what comes over one connection in another order (Java's send with many threads).
 """
@@ -51,7 +51,7 @@ class Pipeline:
         self._last_of: dict[str, asyncio.Future[Receipt]] = {}
         self._futures: list[asyncio.Future[Receipt]] = []
         self.sent = 0
-        self.failures: list[tuple[object, Exception]] = []
+        self.failures: list[tuple[Message, Exception]] = []
 
     @property
     def receipts(self) -> list[Receipt]:
@@ -90,7 +90,8 @@ class Pipeline:
         if isinstance(with_what, Receipt):
             self.sent += 1
         else:
-            self.failures.append((sending, with_what))
+            assert sending.message is not None
+            self.failures.append((sending.message, with_what))
         if self._progress is not None:
             self._progress.set_result(None)
             self._progress = None

@@ -10,24 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cometmq.client.message import Message, ReceivedMessage, check_message
-from cometmq.client.sending import REPLY, Sender
+from cometmq.client.preparing import Preparer
+from cometmq.client.sending import REPLY
 from cometmq.errors import ClientError, InvalidArgument, InvalidMessage, RequestTimedOut
 from cometmq.model import properties
-
-if TYPE_CHECKING:
-    from cometmq.client.producer import Producer
 
 REPLY_TOPIC_SUFFIX: Final = "REPLY_TOPIC"
 REPLY_TYPE: Final = "reply"
 WAITING_MAX: Final = 65_536
 
 
-async def ask(producer: Producer, sender: Sender, message: Message, timeout_ms: int) -> ReceivedMessage:
+async def ask(preparer: Preparer, message: Message, timeout_ms: int) -> ReceivedMessage:
     """Send `message` and wait for its reply."""
     check_message(message)
+    sender = preparer.sender
     instance = sender.instance
     if timeout_ms <= 0:
         raise InvalidArgument(f"timeout_ms is {timeout_ms}, which leaves no time for a reply")
@@ -43,15 +42,15 @@ async def ask(producer: Producer, sender: Sender, message: Message, timeout_ms: 
     )
     queues = await sender.queues(message.topic)
     if message.sharding_key is None:
-        queue = producer.choose(queues)
+        queue = sender.choose(queues)
     else:
-        queue = await producer.pin(sender, message, None, None)
+        queue = await preparer.pin(message)
     await instance.greeted(queue.broker_name or "")  # a broker that does not know us cannot push to us
     waiting: asyncio.Future[ReceivedMessage] = asyncio.get_running_loop().create_future()
     instance.replies[correlation_id] = waiting
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            sending = await producer.prepare(sender, message, more, queue=queue, timeout_ms=timeout_ms)
+            sending = await preparer.prepare(message, more, queue=queue, timeout_ms=timeout_ms)
             await (await sender.post(sending))
             return await waiting
     except TimeoutError:
@@ -62,7 +61,7 @@ async def ask(producer: Producer, sender: Sender, message: Message, timeout_ms: 
         instance.replies.pop(correlation_id, None)
 
 
-async def answer(producer: Producer, sender: Sender, to: ReceivedMessage, body: bytes) -> None:
+async def answer(preparer: Preparer, to: ReceivedMessage, body: bytes) -> None:
     """Reply to a message that asked for it."""
     asked = to.properties
     client_id, correlation_id = asked.get(properties.REPLY_TO_CLIENT), asked.get(properties.CORRELATION_ID)
@@ -78,8 +77,9 @@ async def answer(producer: Producer, sender: Sender, to: ReceivedMessage, body: 
             properties.TTL: asked.get(properties.TTL, "3000"),
         }
     )
+    sender = preparer.sender
     queues = await sender.queues(message.topic)
     # The asker is connected to the broker that took its request; of the others nobody knows.
     near = [queue for queue in queues if queue.broker_name == to.broker_name] or queues
-    sending = await producer.prepare(sender, message, more, kind=REPLY, queue=producer.choose(near), attempts=1)
+    sending = await preparer.prepare(message, more, kind=REPLY, queue=sender.choose(near), attempts=1)
     await (await sender.post(sending))

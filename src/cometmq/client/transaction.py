@@ -18,20 +18,18 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cometmq.client.message import Message, Receipt, ReceivedMessage, SendStatus, property_text
+from cometmq.client.preparing import Preparer
 from cometmq.client.send_hooks import TransactionEnd
-from cometmq.client.sending import Sender
+from cometmq.client.sender import Sender
 from cometmq.errors import InvalidMessage, PeerError, ProtocolError
 from cometmq.model import properties
 from cometmq.model.sysflag import MessageFlag
 from cometmq.net.channel import Channel
 from cometmq.wire.message_id import parse_offset_id
 from cometmq.wire.requests.transaction import CheckTransactionState, EndTransaction
-
-if TYPE_CHECKING:
-    from cometmq.client.producer import Producer
 
 log = logging.getLogger("cometmq.client")
 
@@ -74,27 +72,27 @@ class Transaction:
         self.decision = Decision.UNKNOWN
 
 
-async def _begin(producer: Producer, sender: Sender, message: Message) -> Receipt:
-    text = f"{properties.TRANSACTION_PREPARED}\x01true\x02{properties.PRODUCER_GROUP}\x01{producer.group}\x02"
+async def _begin(preparer: Preparer, message: Message) -> Receipt:
+    text = f"{properties.TRANSACTION_PREPARED}\x01true\x02{properties.PRODUCER_GROUP}\x01{preparer.sender.group}\x02"
     if message.priority is not None:
         raise InvalidMessage("a message of a transaction has no priority")
-    queue = await producer.pin(sender, message, None, None) if message.sharding_key is not None else None
-    sending = await producer.prepare(sender, message, text, sys_flag=_PREPARED, queue=queue)
-    receipt: Receipt = await (await sender.post(sending))
+    queue = await preparer.pin(message) if message.sharding_key is not None else None
+    sending = await preparer.prepare(message, text, sys_flag=_PREPARED, queue=queue)
+    receipt: Receipt = await (await preparer.sender.post(sending))
     return receipt
 
 
 async def post_half(
-    producer: Producer, sender: Sender, message: Message, owner: str, mark: str, unique_key: str | None
+    preparer: Preparer, message: Message, owner: str, mark: str, unique_key: str | None
 ) -> asyncio.Future[Receipt]:
     """Put a patient half message of another producer group on its way."""
     text = (
         f"{properties.TRANSACTION_PREPARED}\x01true\x02{properties.PRODUCER_GROUP}\x01{owner}\x02"
         f"{properties.PATIENCE_MARK}\x01{mark}\x02"
     )
-    queue = await producer.pin(sender, message, None, None) if message.sharding_key is not None else None
-    sending = await producer.prepare(sender, message, text, sys_flag=_PREPARED, queue=queue, unique_key=unique_key)
-    return await sender.post(sending)
+    queue = await preparer.pin(message) if message.sharding_key is not None else None
+    sending = await preparer.prepare(message, text, sys_flag=_PREPARED, queue=queue, unique_key=unique_key)
+    return await preparer.sender.post(sending)
 
 
 async def _end(sender: Sender, message: Message, receipt: Receipt, decision: Decision) -> None:
@@ -125,9 +123,10 @@ async def _end(sender: Sender, message: Message, receipt: Receipt, decision: Dec
 
 
 @asynccontextmanager
-async def scope(producer: Producer, sender: Sender, message: Message) -> AsyncIterator[Transaction]:
+async def scope(preparer: Preparer, message: Message) -> AsyncIterator[Transaction]:
     """Prepare, run the block, commit; a block that raises rolls back."""
-    receipt = await _begin(producer, sender, message)
+    sender = preparer.sender
+    receipt = await _begin(preparer, message)
     opened = Transaction(receipt)
     if receipt.status is not SendStatus.OK:
         await _end(sender, message, receipt, Decision.ROLLBACK)
@@ -140,9 +139,10 @@ async def scope(producer: Producer, sender: Sender, message: Message) -> AsyncIt
     await _end(sender, message, receipt, opened.decision)
 
 
-async def run(producer: Producer, sender: Sender, message: Message, execute: Executor) -> tuple[Receipt, Decision]:
+async def run(preparer: Preparer, message: Message, execute: Executor) -> tuple[Receipt, Decision]:
     """Prepare, let `execute` decide, and end it."""
-    receipt = await _begin(producer, sender, message)
+    sender = preparer.sender
+    receipt = await _begin(preparer, message)
     decision = Decision.ROLLBACK
     if receipt.status is SendStatus.OK:
         decision = Decision.UNKNOWN
