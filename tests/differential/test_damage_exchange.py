@@ -11,6 +11,7 @@ import shutil
 import struct
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,11 +146,21 @@ def end_of_log(store: Path, last: Record) -> int:
 
 
 def assert_equal_but_for_the_hit(before: Served, after: Served, hit: Record) -> None:
-    was, found, at = before.records[HIT_QUEUE], after.records[HIT_QUEUE], hit.queue_offset
-    replaced, found[at] = found[at], was[at]
-    assert after == before
-    found[at] = replaced
-    record = decode_record(replaced, check_crc=True)
+    """All is served as before, but where the hit message was, its placeholder is found: by offset and by key."""
+    was, placeholder = (one.records[HIT_QUEUE][hit.queue_offset] for one in (before, after))
+    assert with_another(before, was, placeholder) == after
+    record = decode_record(placeholder, check_crc=True)
     assert (record.topic, record.queue_id, record.queue_offset) == (hit.topic, hit.queue_id, hit.queue_offset)
     assert record.body.rstrip() == SENTENCE[: len(record.body)].rstrip()
     assert record.properties["KEYS"] == hit.properties["KEYS"] and DAMAGED_MARK in record.properties
+
+
+def with_another(found: Served, old: bytes, new: bytes) -> Served:
+    def exchanged(records: list[bytes]) -> list[bytes]:
+        return [new if one == old else one for one in records]
+
+    return replace(
+        found,
+        records={queue: exchanged(records) for queue, records in found.records.items()},
+        by_key={key: sorted(exchanged(records)) for key, records in found.by_key.items()},
+    )
