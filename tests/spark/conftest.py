@@ -43,6 +43,16 @@ def connect(spark: SparkSession) -> str:
     return serve_connect(spark)
 
 
+@pytest.fixture
+def tables(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The catalog is shared by all tests: what a pipeline made is dropped after its test."""
+    yield
+    if "connect" in request.fixturenames:
+        spark: SparkSession = request.getfixturevalue("spark")
+        for table in spark.catalog.listTables():
+            spark.sql(f"DROP TABLE {table.name}")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")

@@ -22,11 +22,7 @@ from cometmq.blocking import Producer
 from cometmq.spark.pipelines.project import READY, find_project
 from cometmq.testing.pytest_plugin import RunningCluster
 
-# Spark leaves the sockets that it collects rows through to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.timeout(600)
 
 ORDERS = 60
 

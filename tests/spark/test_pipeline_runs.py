@@ -1,13 +1,11 @@
-"""`cometmq pipeline run` with Spark: ready-made pipelines on real messages, dead letters and traces; a cluster."""
+"""`cometmq pipeline run` with Spark: ready-made pipelines on real messages and dead letters; a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,27 +21,11 @@ from cometmq.client.pop_loop import DEAD
 from cometmq.client.send_back import SendBack
 from cometmq.spark.archives import with_archive
 from cometmq.spark.pipelines.project import init_project, ready_file
-from cometmq.testing.local_cluster import LocalCluster
-from cometmq.testing.pytest_plugin import RunningCluster
 
-# Spark leaves the sockets that it collects rows through to the garbage collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [pytest.mark.usefixtures("tables"), pytest.mark.timeout(900)]
 
 GOOD, BAD = 300, 7
 WITHOUT_DERBY = ("--set", "spark.sql.catalogImplementation=in-memory")  # which takes seconds to start
-
-
-@pytest.fixture(autouse=True)
-def tables(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The catalog is shared by all tests: what a test made is dropped after it."""
-    yield
-    if "connect" in request.fixturenames:
-        spark: SparkSession = request.getfixturevalue("spark")
-        for table in spark.catalog.listTables():
-            spark.sql(f"DROP TABLE {table.name}")
 
 
 def send(server: Server, topic: str, bodies: list[str], tags: str = "t") -> None:
@@ -174,49 +156,6 @@ def test_chosen_dead_letters_are_sent_again_once(
     run_well(connect, *chosen)
     assert len(bodies_in(comet, subscribe=topic)) == 7, "what was sent again is not sent once more"
     assert spark.table("dead_letters").count() == 4
-
-
-@pytest.fixture
-def traced() -> Iterator[Server]:
-    """A cluster whose broker has the topic of traces."""
-    running = RunningCluster()
-    running.cluster = LocalCluster({"traceTopicEnable": "true"})
-    running.start()
-    yield Server("comet", running.namesrv)
-    running.stop()
-
-
-def test_the_latency_report_of_real_traces(traced: Server, spark: SparkSession, connect: str, tmp_path: Path) -> None:
-    topic, group = traced.topic(queues=2), "traced"
-
-    async def run() -> None:
-        heard: list[bytes] = []
-        done = asyncio.Event()
-
-        async def hear(message: ReceivedMessage) -> None:
-            heard.append(message.body)
-            await asyncio.sleep(0.005)  # the work
-            if len(heard) == 40:
-                done.set()
-
-        consumer = PushConsumer(group, namesrv=traced.namesrv, start_from="first", trace=True)
-        consumer.subscribe(topic, hear)
-        async with consumer, Producer("pipeline-tests", namesrv=traced.namesrv, trace=True) as producer:
-            for number in range(40):
-                await producer.send(Message(topic, b"%d" % number))
-            await done.wait()
-
-    asyncio.run(run())
-    settings = ("--set", f"namesrv={traced.namesrv}", "--set", "traceTopic=RMQ_SYS_TRACE_TOPIC")
-    ended = run_well(connect, "latency", *settings, "--state", tmp_path / "state")
-    (row,) = spark.table("latency").where(f"topic = '{topic}'").collect()
-    assert (row.group, row.messages) == (group, 40)
-    assert row.done_p50 >= 5 and row.done_p99 >= row.done_p50
-    assert row.stored_p50 is not None and row.begun_p99 >= 0
-    picture = tmp_path / "state" / "charts" / "latency_chart.svg"
-    assert f"drawn: {picture}" in ended.stdout
-    numbers = re.findall(r'<text x="[\d.]+" y="\d+">([\d,]+)</text>', picture.read_text())
-    assert sum(int(number.replace(",", "")) for number in numbers) == 40
 
 
 def test_faults_point_to_file_and_line(comet: Server, connect: str, tmp_path: Path) -> None:

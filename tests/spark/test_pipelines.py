@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pyarrow
 import pyarrow.parquet
@@ -17,7 +20,7 @@ from cometmq.cli import main
 from cometmq.errors import InvalidArgument
 from cometmq.spark.archive_files import put_in_place, write_files
 from cometmq.spark.java import provide_java, shim_home
-from cometmq.spark.pipelines.charts import bars, draw_charts
+from cometmq.spark.pipelines.charts import Table, bars, draw_charts
 from cometmq.spark.pipelines.display import flow_table
 from cometmq.spark.pipelines.faults import place_of_flow, sentence_of
 from cometmq.spark.pipelines.flows import Flows, lag_of
@@ -100,13 +103,41 @@ def test_what_events_and_progress_say() -> None:
     assert lag_of({"endOffset": "1", "latestOffset": None}) == {}
 
 
+def texts_of(picture: str) -> list[str]:
+    """All texts of a picture, which must be XML."""
+    return [element.text or "" for element in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_charts_are_drawn(tmp_path: Path) -> None:
-    rows = [{"place": 2, "label": "b & c", "value": 30}, {"place": 1, "label": "a", "value": None}]
-    (picture,) = draw_charts({"paid_after_chart": rows, "other_chart": [{"value": 1}]}, tmp_path / "charts")
-    text = picture.read_text()
-    assert text.index(">a<") < text.index(">b &amp; c<")
-    assert "paid after" in text
-    assert "nothing was counted" in bars("empty", [])
+    rows = [
+        {"place": 3, "label": "d" * 99, "value": 1},
+        {"place": 2, "label": "b & \x01c", "value": 30},
+        {"place": 1, "label": "a", "value": None},
+        {"place": None, "label": None, "value": Decimal("-2.5")},
+    ]
+    tables = {"paid_after_chart": Table("Orders < 1 h", rows), "other_chart": Table("", [{"value": 1}])}
+    (picture,) = draw_charts(tables, tmp_path / "charts")
+    texts = texts_of(picture.read_text())
+    assert texts == ["Paid after", "Orders < 1 h", "a", "0", "b & �c", "30", "d" * 39 + "…", "1", "None", "-2.5"]
+    assert re.findall(r'class="bar" .*? width="([\d.]+)"', picture.read_text())[::3] == ["0.0", "0.0"]
+    with pytest.raises(InvalidArgument, match="odd_chart has 'many' in its column value"):
+        draw_charts({"odd_chart": Table("", [{"label": "a", "value": "many"}])}, tmp_path)
+
+
+@pytest.mark.parametrize("values", [[], [("a", 0.0)], [("a", float("nan")), ("b", float("inf")), ("c", 2.0)]])
+def test_charts_of_nothing_and_of_what_has_no_length(values: list[tuple[str, float]]) -> None:
+    texts = texts_of(bars("empty", "", values))
+    told = [text for label, value in values for text in (label, f"{value:g}")]
+    assert texts[1:] == (told or ["nothing was counted"])
+
+
+@pytest.mark.parametrize(("count", "said"), [(60, []), (61, ["and 1 more"]), (1_260, ["and 1,200 more"])])
+def test_a_chart_says_how_many_bars_it_leaves_out(count: int, said: list[str]) -> None:
+    picture = bars("many", "", [(f"label {number}", number) for number in range(count)])
+    assert picture.count('class="bar"') == 60
+    assert texts_of(picture)[121:] == said
+    (height,) = re.findall(r'viewBox="0 0 720 (\d+)"', picture)
+    assert max(int(y) for y in re.findall(r' y="(\d+)"', picture)) < int(height)
 
 
 def test_a_batch_of_the_archive_is_there_once(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 import orjson
 
 from cometmq.errors import ClientError, InvalidArgument
-from cometmq.spark.pipelines.charts import SUFFIX, draw_charts
+from cometmq.spark.pipelines.charts import SUFFIX, Table, draw_charts
 from cometmq.spark.pipelines.display import Display
 from cometmq.spark.pipelines.embedded import EmbeddedSpark, start
 from cometmq.spark.pipelines.faults import SourcePlace, place_in_sql, place_of, place_of_flow, sentence_of
@@ -73,6 +73,8 @@ class Run:
         finally:
             if self.flows.run_state not in ENDED:
                 self.flows.run_state = "FAILED"
+            with self._lock:
+                self._display.close()
             self._write_down()
             spark.stop()
         return self.flows
@@ -168,8 +170,8 @@ class Run:
                 if event is not None:
                     with self._lock:
                         self.flows.hear_event(str(event.event.message))
+                        self._display.renew(self.flows)
                     self._write_down()
-                    self._display.renew(self.flows)
         except Exception as fault:
             raise ClientError(self._told(sentence_of(str(fault)))) from None
         if self.flows.failed:
@@ -181,8 +183,14 @@ class Run:
         """Spark is asked for the tables, as it alone knows where they are: those of a Connect server are not here."""
         place = [part for part in (self.project.catalog, self.project.database) if part]
         names = [flow.name for flow in self.flows.flows.values() if flow.name.endswith(SUFFIX)]
+
+        def table(name: str) -> Table:
+            full = ".".join([*place, name])
+            comment = session.catalog.getTable(full).description or ""
+            return Table(comment, session.read.table(full).toArrow().to_pylist())
+
         try:
-            tables = {name: session.read.table(".".join([*place, name])).toArrow().to_pylist() for name in names}
+            tables = {name: table(name) for name in names}
             return draw_charts(tables, self.project.storage / "charts")
         except Exception as fault:
             raise ClientError(f"the charts were not drawn: {sentence_of(str(fault))}") from None
