@@ -32,6 +32,7 @@ from cometmq.wire.requests.admin import CreateTopic
 from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage, QueryConsumerOffset
 from cometmq.wire.requests.send import SendMessageV2
 
+from .harness.pair import progress
 from .harness.rows import share
 
 pytestmark = pytest.mark.timeout(240)
@@ -41,9 +42,9 @@ TOPIC, QUEUES = "read-on", 2
 A, B = "broker-a", "broker-b"
 READ_AHEAD = 16  # messages of a queue that a consumer may hold
 DEADLINE_S = 90.0
-KINDS: list[tuple[Kind, Kind]] = [("comet", "comet")]  # of the master and of its slave
+ACTORS: list[tuple[Kind, Kind, str]] = [("comet", "comet", "SYNC_MASTER"), ("comet", "comet", "ASYNC_MASTER")]
 if share() is not None:
-    KINDS += [("java", "comet"), ("comet", "java")]
+    ACTORS += [("java", "comet", "SYNC_MASTER"), ("comet", "java", "SYNC_MASTER")]
 HALF = {"TRAN_MSG": "true", "PGROUP": "askable"}
 CONF = {
     "mappedFileSizeCommitLog": 16 << 20,
@@ -53,7 +54,10 @@ CONF = {
     "registerNameServerPeriod": 1_000,
     "haSendHeartbeatInterval": 1_000,
 }
-REPLICATED = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
+ROLES: dict[str, dict[str, object]] = {
+    "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2},
+    "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
+}
 ACTING = {
     "enableSlaveActingMaster": True,
     "enableRemoteEscape": True,
@@ -76,13 +80,14 @@ class Brokers:
         running: ExitStack,
         conf: Mapping[str, object] | None = None,
         kinds: tuple[Kind, Kind] = ("comet", "comet"),
+        role: str = "SYNC_MASTER",
     ) -> None:
         self._conf = {**CONF, **(conf or {})}
         acting = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True, "scanNotActiveBrokerInterval": 200}
         self.namesrv = CometNamesrv(folder / "namesrv", conf=acting)
         running.callback(self.namesrv.kill)
         self.namesrv.start()
-        self.master = self._start(running, folder / "a", A, REPLICATED, kinds[0])
+        self.master = self._start(running, folder / "a", A, ROLES[role], kinds[0])
         self.slave = self._start(running, folder / "a-s", A, {"brokerRole": "SLAVE", "brokerId": 1}, kinds[1])
         self.other = self._start(running, folder / "b", B, {})
         self.pool = Pool()
@@ -211,10 +216,12 @@ async def test_consumers_go_on_and_nothing_is_lost_or_repeated(tmp_path: Path) -
         await brokers.pool.close()
 
 
-@pytest.mark.parametrize("kinds", KINDS, ids=" and ".join)
-async def test_a_slave_acts_and_the_master_repeats_nothing(kinds: tuple[Kind, Kind], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("master", "slave", "role"), ACTORS)
+async def test_a_slave_acts_and_the_master_repeats_nothing(
+    master: Kind, slave: Kind, role: str, tmp_path: Path
+) -> None:
     with ExitStack() as running:
-        brokers = Brokers(tmp_path, running, ACTING, kinds)
+        brokers = Brokers(tmp_path, running, ACTING, (master, slave), role)
         await brokers.make_topic()
         await until(lambda: is_replicated(brokers), "the slave follows")
         channel = await brokers.pool.channel(brokers.master.addr)
@@ -223,6 +230,8 @@ async def test_a_slave_acts_and_the_master_repeats_nothing(kinds: tuple[Kind, Ki
             await channel.call(
                 SendMessageV2("p", TOPIC, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), name.encode()
             )
+        if role == "ASYNC_MASTER":  # else they are there, as they were acknowledged
+            await until(lambda: has_the_masters_log(brokers), "the slave has them")
         brokers.master.kill()
         checked = Producer(
             "askable", namesrv=brokers.namesrv.addr, heartbeat_interval_s=1.0, checker=lambda _: Decision.COMMIT
@@ -251,6 +260,10 @@ async def is_replicated(brokers: Brokers) -> bool:
     channel = await brokers.pool.channel(brokers.master.addr)
     await channel.call(SendMessageV2("p", "probe", "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, ""), b"x")
     return True
+
+
+async def has_the_masters_log(brokers: Brokers) -> bool:
+    return (await progress(brokers.slave))[0] == (await progress(brokers.master))[0]
 
 
 async def bodies(brokers: Brokers, broker: BrokerProcess) -> list[str]:

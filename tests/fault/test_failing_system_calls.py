@@ -33,12 +33,13 @@ CONF = {
 LATEST = {"pwrite64": 20, "fdatasync": 15}  # the others are rare
 
 
-async def test_a_system_call_fails_under_load(tmp_path: Path) -> None:
-    with Row(4, "a system call fails under load", trimmed=1, full=200) as row:
+@pytest.mark.parametrize(("flush", "named", "full"), [("SYNC_FLUSH", "", 200), ("ASYNC_FLUSH", ", ASYNC_FLUSH", 40)])
+async def test_a_system_call_fails_under_load(tmp_path: Path, flush: str, named: str, full: int) -> None:
+    with Row(4, f"a system call fails under load{named}", trimmed=1, full=full) as row:
         kinds: Counter[str] = Counter()
         for number in row.each():
             folder = tmp_path / str(number)
-            broker, traffic = TracedBroker(folder, flush="SYNC_FLUSH", conf=CONF), Traffic(Ledger())
+            broker, traffic = TracedBroker(folder, flush=flush, conf=CONF), Traffic(Ledger())
             call, error = CALLS[number % len(CALLS)], row.chance.choice(ERRORS)
             broker.fault = call, error, row.chance.randrange(1, LATEST.get(call, 3))
             try:

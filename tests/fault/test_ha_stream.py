@@ -289,11 +289,12 @@ async def test_a_slave_that_lagged_catches_up_and_an_empty_one_begins_where_the_
         assert min(path.name for path in (brokers.store(1) / "commitlog").iterdir()) == f"{2 * SEGMENT:020d}"
 
 
-async def test_a_real_pair_survives_cuts_and_silence_on_the_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("role", [{}, {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "60000"}])
+async def test_a_real_pair_survives_cuts_and_silence_on_the_way(tmp_path: Path, role: dict[str, str]) -> None:
     """A network that cuts often, then swallows everything: nothing is lost, and the two are equal in the end."""
     quick = {"haHousekeepingInterval": "1000"}
     async with group(tmp_path) as brokers:
-        master = await brokers.start(0, **quick)
+        master = await brokers.start(0, **quick, **role)
         async with ChaosProxy(master.ha_address) as proxy:
             await brokers.start(1, **quick, haMasterAddress=proxy.address)
             proxy.cut_often(Random(16), 10, 30_000)
@@ -303,9 +304,10 @@ async def test_a_real_pair_survives_cuts_and_silence_on_the_way(tmp_path: Path) 
             await brokers.caught_up(master)
             accepted = proxy.accepted
             proxy.swallows = True
-            await brokers.send(master, 50)
+            sending = asyncio.create_task(brokers.send(master, 50))
             await until(lambda: proxy.accepted > accepted, 60)  # the slave has given up the silent connection
             proxy.behave()
             proxy.cut()
+            await sending
             await brokers.caught_up(master)
             assert log_bytes(brokers.store(0)) == log_bytes(brokers.store(1))

@@ -67,19 +67,19 @@ async def test_kills_under_load(tmp_path: Path, flush: str, trimmed: int, full: 
         row.numbers["longest_start_s"] = round(max(starts), 2)
 
 
-@pytest.mark.parametrize(("trimmed", "full"), [(2, 200)])
-async def test_pauses_under_load(tmp_path: Path, trimmed: int, full: int) -> None:
+@pytest.mark.parametrize(("flush", "trimmed", "full"), [("SYNC_FLUSH", 2, 200), ("ASYNC_FLUSH", 2, 40)])
+async def test_pauses_under_load(tmp_path: Path, flush: str, trimmed: int, full: int) -> None:
     """SIGSTOP and SIGCONT: nothing is lost, and what waited is answered. Several brokers sleep at a time."""
-    with Row(11, "process paused under load, SYNC_FLUSH", trimmed=trimmed, full=full) as row:
+    with Row(11, f"process paused under load, {flush}", trimmed=trimmed, full=full) as row:
         numbers = row.each()
         async with asyncio.TaskGroup() as group:
             for sleeper in range(SLEEPERS):
-                group.create_task(pause(row, numbers, tmp_path / str(sleeper)))
+                group.create_task(pause(row, numbers, tmp_path / str(sleeper), flush))
 
 
-async def pause(row: Row, numbers: Iterator[int], folder: Path) -> None:
+async def pause(row: Row, numbers: Iterator[int], folder: Path, flush: str) -> None:
     """One broker, paused as long as there are numbers left, then killed."""
-    broker, traffic = begin(folder, "SYNC_FLUSH")
+    broker, traffic = begin(folder, flush)
     longest_s = 1.5 if share() is None else 20
     for number in numbers:
         async with traffic.flowing(broker.addr):

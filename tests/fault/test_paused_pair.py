@@ -16,12 +16,10 @@ from pathlib import Path
 import pytest
 from tests.original import CometBroker
 
-from cometmq.net.pool import connect
-
 from .harness.ledger import Ledger
-from .harness.pair import DEADLINE_S, caught_up, progress, start_pair
+from .harness.pair import caught_up, held, start_pair
 from .harness.rows import Row, share
-from .harness.traffic import TIMEOUT_MS, Traffic, read_queue
+from .harness.traffic import Traffic
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -57,7 +55,7 @@ async def live(row: Row, lives: Iterator[int], folder: Path, role: str) -> None:
                 row.step()
             if role == "SYNC_MASTER":
                 async with traffic.flowing(master.addr):
-                    await grows(traffic)
+                    await traffic.grows()
                     master.kill()
                 row.violations += [f"the slave of {first} alone: {fault}" for fault in await lost_at(slave, traffic)]
             slave.kill()
@@ -70,36 +68,20 @@ async def live(row: Row, lives: Iterator[int], folder: Path, role: str) -> None:
 async def pause(row: Row, number: int, master: CometBroker, slave: CometBroker, traffic: Traffic) -> None:
     paused = (slave, master)[number % 2]
     async with traffic.flowing(master.addr):
-        await grows(traffic)
+        await traffic.grows()
         await asyncio.sleep(row.chance.uniform(0, 0.5))
         os.kill(paused.pid, signal.SIGSTOP)
         await asyncio.sleep(LONGEST_S ** row.chance.random())  # from a second on; as many short ones as long ones
         os.kill(paused.pid, signal.SIGCONT)
-        await grows(traffic)
+        await traffic.grows()
     row.violations += [f"pause {number}, master: {fault}" for fault in await traffic.check(master.addr)]
     await caught_up(master, slave)
     row.violations += [f"pause {number}, slave: {fault}" for fault in await traffic.check(slave.addr)]
 
 
-async def grows(traffic: Traffic) -> None:
-    """Something more is acknowledged: for a master that waits for its slave, when that has it, too."""
-    before = traffic.acknowledged
-    async with asyncio.timeout(DEADLINE_S):
-        while traffic.acknowledged == before:  # noqa: ASYNC110 (another process has no event)
-            await asyncio.sleep(0.01)
-
-
 async def lost_at(slave: CometBroker, traffic: Traffic) -> list[str]:
     """What was acknowledged and is not at the slave; others may be missing there."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not (await progress(slave))[1]:  # it has them, and shows them in a moment
-            pass
-    channel = await connect(slave.addr, timeout_ms=TIMEOUT_MS)
-    try:
-        found = {queue: await read_queue(channel, queue, 0) for queue in traffic.queues}
-    finally:
-        channel.close()
-    return [fault for fault in traffic.ledger.check(found) if not fault.startswith("I5")]
+    return [fault for fault in traffic.ledger.check(await held(slave, traffic)) if not fault.startswith("I5")]
 
 
 def unequal(master: CometBroker, slave: CometBroker) -> list[str]:

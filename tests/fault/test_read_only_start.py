@@ -23,7 +23,13 @@ from cometmq.wire.requests.send import SendMessageV2
 
 pytestmark = pytest.mark.timeout(180)
 
-CONF = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 100, "maxIndexNum": 1000, "flushIntervalConsumeQueue": 50}
+CONF = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 1000,
+    "flushIntervalConsumeQueue": 50,
+    "flushCommitLogThoroughInterval": 200,  # or a few messages would wait for 10 s under ASYNC_FLUSH
+}
 TOPIC, COUNT, HIT = "damaged", 30, 11
 TIMEOUT_MS = 20_000
 HEAD_SIZE = 88
@@ -52,9 +58,10 @@ async def await_synced(store: Path, time_ms: int) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_it_serves_what_is_left_and_takes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+async def test_it_serves_what_is_left_and_takes_nothing(tmp_path: Path, flush: str) -> None:
     store = tmp_path / "store"
-    broker = CometBroker(tmp_path / "broker", ["127.0.0.1:1"], flush="SYNC_FLUSH", conf=CONF, store=store)
+    broker = CometBroker(tmp_path / "broker", ["127.0.0.1:1"], flush=flush, conf=CONF, store=store)
     with broker:
         channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
         for number in range(COUNT):

@@ -6,13 +6,14 @@ import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.original import CometBroker, CometNamesrv
+from tests.original import BrokerProcess, CometBroker, CometNamesrv
 
 from cometmq.net.pool import connect
 from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
 
-from .traffic import TIMEOUT_MS
+from .ledger import Found, Queue
+from .traffic import TIMEOUT_MS, Traffic, read_queue
 
 DEADLINE_S = 120
 CONF = {
@@ -40,7 +41,7 @@ def start_pair(folder: Path, running: ExitStack, conf: dict[str, object]) -> tup
     return master, slave
 
 
-async def progress(broker: CometBroker) -> tuple[int, bool]:
+async def progress(broker: BrokerProcess) -> tuple[int, bool]:
     """Where the log of a broker ends, and whether all of it can be seen."""
     channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
     try:
@@ -55,3 +56,15 @@ async def caught_up(master: CometBroker, slave: CometBroker) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while await progress(slave) != ((await progress(master))[0], True):
             pass
+
+
+async def held(broker: CometBroker, traffic: Traffic) -> dict[Queue, list[Found]]:
+    """All messages that a broker has, once it shows them."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not (await progress(broker))[1]:
+            pass
+    channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
+    try:
+        return {queue: await read_queue(channel, queue, 0) for queue in traffic.queues}
+    finally:
+        channel.close()

@@ -29,6 +29,7 @@ BURST: Final = 10
 BURST_EVERY_S: Final = 0.01  # 1,000 messages a second, if the broker follows
 IN_FLIGHT_MAX: Final = 400
 TIMEOUT_MS: Final = 30_000
+GROWS_WITHIN_S: Final = 120
 PULL_WITH_SUBSCRIPTION: Final = 4
 STORED: Final = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE)
 
@@ -122,6 +123,13 @@ class Traffic:
             self._seen[queue] = starts[queue] + len(messages)
         faults, self.violations = self.violations + self.ledger.check(found, from_offsets=starts), []
         return faults
+
+    async def grows(self) -> None:
+        """Until something more is acknowledged: by a master that waits for its slave, when that has it, too."""
+        before = self.acknowledged
+        async with asyncio.timeout(GROWS_WITHIN_S):
+            while self.acknowledged == before:  # noqa: ASYNC110 (another process has no event)
+                await asyncio.sleep(0.01)
 
     @property
     def rate(self) -> float:
