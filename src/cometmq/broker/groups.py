@@ -150,6 +150,7 @@ class Groups(Saved):
         self._groups = {group.name: group for group in groups if group.name in rows}
         self.data_version = version
         self.mark()
+        self.persist()
 
     def delete(self, name: str) -> bool:
         """Forget a group; its offsets are the business of `Offsets`."""

@@ -4,6 +4,7 @@ A change only marks the table; `persist` writes it, once for all changes since t
 
 - an admin handler before it answers, and the send path before it acknowledges: what was promised survives a kill.
   All topics made in one turn of the loop cost one save, so a burst of them does not rewrite the table each time;
+- a slave that has taken over its master's topics, groups or request modes: it may be started again without a master;
 - the app's ticker, for what may be lost with little harm (offsets, groups that the next heartbeat makes again);
 - the app at close.
 

@@ -203,6 +203,7 @@ class Topics(Saved):
         self.mark()
         if self.on_change is not None:
             self.on_change(None)
+        self.persist()
 
     def delete(self, name: str) -> bool:
         """Forget a topic; what it holds in the store is the store's business."""

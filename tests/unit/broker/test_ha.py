@@ -79,6 +79,17 @@ async def test_tables_flow_to_the_slave(tmp_path: Path) -> None:
         assert (await other.call(GetTimerCheckPoint())).body[:8] != bytes(8)
 
 
+async def test_what_a_slave_copied_is_on_its_disk_at_once(tmp_path: Path) -> None:
+    never = {"flushConsumerOffsetInterval": "3600000"}
+    async with group(tmp_path) as brokers:
+        master, slave = await brokers.start(0, **never), await brokers.start(1, **never)
+        await brokers.caught_up(master)
+        await (await brokers.channel(master)).call(message("new"), b"first")
+        assert await brokers.pulled(slave, 0, 1, topic="new")
+        saved = orjson.loads((brokers.store(1) / "config" / "topics.json").read_bytes())
+        assert "new" in saved["topicConfigTable"]
+
+
 async def test_names_that_could_leave_the_folder_are_not_copied(tmp_path: Path) -> None:
     topics = Topics(file_table(tmp_path / "topics.json"), BrokerConfig(), SystemClock())
     row = {"perm": 6, "readQueueNums": 1, "writeQueueNums": 1, "topicFilterType": "SINGLE_TAG"}

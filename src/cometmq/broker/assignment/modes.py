@@ -49,6 +49,7 @@ class RequestModes(Saved):
         if modes != self._modes:
             self._modes = modes
             self.mark()
+            self.persist()
 
     def get(self, topic: str, group: str) -> RequestMode | None:
         return self._modes.get(topic, {}).get(group)
