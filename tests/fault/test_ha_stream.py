@@ -298,7 +298,7 @@ async def test_a_real_pair_survives_cuts_and_silence_on_the_way(tmp_path: Path, 
         async with ChaosProxy(master.ha_address) as proxy:
             await brokers.start(1, **quick, haMasterAddress=proxy.address)
             proxy.cut_often(Random(16), 10, 30_000)
-            await brokers.send(master, 200)
+            await brokers.send(master, 60)
             await until(lambda: proxy.cuts >= 2, 60)
             proxy.behave()
             await brokers.caught_up(master)

@@ -33,10 +33,12 @@ async def test_a_master_dies_while_its_slave_is_away(tmp_path: Path, role: str, 
     with ExitStack() as running:
         master, slave = await asyncio.to_thread(start_pair, tmp_path, running, ROLES[role])
         traffic = Traffic(Ledger(tmp_path / "ledger.jsonl"))
+        running.callback(traffic.ledger.close)
         async with traffic.flowing(master.addr):
             await traffic.grows()
         await caught_up(master, slave)
         at_both = acknowledged(traffic)
+        assert names(await held(slave, traffic)) >= at_both
         slave.kill()
         async with traffic.flowing(master.addr):
             await stored_alone(traffic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from cometmq.wire.bodies.kv import decode_kv_table
 from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
 
 from .ledger import Found, Queue
-from .traffic import TIMEOUT_MS, Traffic, read_queue
+from .traffic import TIMEOUT_MS, NothingServed, Traffic, read_queue
 
 DEADLINE_S = 120
 CONF = {
@@ -59,12 +60,14 @@ async def caught_up(master: CometBroker, slave: CometBroker) -> None:
 
 
 async def held(broker: CometBroker, traffic: Traffic) -> dict[Queue, list[Found]]:
-    """All messages that a broker has, once it shows them."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not (await progress(broker))[1]:
-            pass
+    """All messages that a broker has, once it shows them; a slave also asks its master for the topics before."""
     channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
     try:
-        return {queue: await read_queue(channel, queue, 0) for queue in traffic.queues}
+        async with asyncio.timeout(DEADLINE_S):
+            while not (await progress(broker))[1]:
+                pass
+            while True:
+                with contextlib.suppress(NothingServed):
+                    return {queue: await read_queue(channel, queue, 0) for queue in traffic.queues}
     finally:
         channel.close()

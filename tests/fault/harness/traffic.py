@@ -34,6 +34,10 @@ PULL_WITH_SUBSCRIPTION: Final = 4
 STORED: Final = (ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE)
 
 
+class NothingServed(CometError):
+    """A queue has messages that cannot be read."""
+
+
 class Traffic:
     """What goes to a broker and comes from it, over its deaths."""
 
@@ -161,7 +165,7 @@ async def read_queue(channel: Channel, queue: Queue, offset: int) -> list[Found]
     while offset < end:
         more = await pull(channel, queue, offset)
         if not more:
-            raise CometError(f"{queue} ends at {end}, but nothing is served at {offset}")
+            raise NothingServed(f"{queue} ends at {end}, but nothing is served at {offset}")
         found += more
         offset = more[-1].offset + 1
     return found
