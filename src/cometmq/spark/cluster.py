@@ -83,7 +83,12 @@ class Cluster:
     def _channel(self, address: str) -> BlockingChannel:
         found = self._channels.get(address)
         if found is None or not found.is_open:
-            found = self._channels[address] = BlockingChannel(address, timeout_ms=self.options.connect_timeout_ms)
+            found = self._channels[address] = BlockingChannel(
+                address,
+                timeout_ms=self.options.connect_timeout_ms,
+                credentials=self.options.credentials,
+                tls=self.options.tls,
+            )
         return found
 
     def channel(self, broker: str) -> BlockingChannel:
