@@ -21,6 +21,7 @@ from cometmq.model.queue import MessageQueue
 from cometmq.spark import pulling
 from cometmq.spark.batch import BatchReader, NarrowingReader
 from cometmq.spark.cluster import cluster_of
+from cometmq.spark.offsets import Range
 from cometmq.spark.options import Words, client_of
 from cometmq.testing.chaos_proxy import ChaosProxy
 from cometmq.testing.local_cluster import LocalCluster
@@ -68,7 +69,7 @@ def test_queues_are_cut_for_more_tasks(server: Server, topic: str, partitions: i
 def test_tasks_have_a_size(server: Server, topic: str) -> None:
     reader = reader_of(server.options(subscribe=topic, maxRecordsPerPartition=99))
     tasks = reader.partitions()
-    assert max(sum(end - start for *_, start, end in task.value) for task in tasks) <= 99
+    assert max(sum(Range(*one).rows for one in task.value) for task in tasks) <= 99
     assert numbers_of(read_tasks(reader, tasks)) == list(MANY)
 
 
@@ -173,7 +174,7 @@ def test_conditions_are_pushed_down(
     assert isinstance(reader, NarrowingReader)
     assert list(reader.pushFilters(filters)) == filters  # Spark tests them all again
     tasks = reader.partitions()
-    assert sum(end - start for task in tasks for *_, start, end in task.value) <= rows_max
+    assert sum(Range(*one).rows for task in tasks for one in task.value) <= rows_max
     made, arguments = reader.__reduce__()  # as it travels to the tasks
     assert read_tasks(made(*arguments), tasks).num_rows == wanted
 

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from cometmq.errors import InvalidArgument
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.filters import Narrowing, narrowing_of
+from cometmq.spark.filters import PLACES, Narrowing, narrowing_of
 from cometmq.spark.offsets import Offsets, Range, StreamOffset, flat, nested, ranges_between
 from cometmq.spark.planning import ROWS_SMALL, admit, admit_bytes, share
 from cometmq.spark.trace_rows import read_line
@@ -173,6 +173,7 @@ NOON_MS = int(NOON.timestamp() * 1000)
         ([EqualTo(("tags",), "*")], Narrowing()),
         ([EqualTo(("keys",), "k1 k2")], Narrowing(key="k1")),
         ([EqualTo(("keys",), " ")], Narrowing()),
+        ([EqualTo(("keys",), " a\tb\u3000c\u00a0d ")], Narrowing(key="a\tb\u3000c\u00a0d")),
         ([In(("keys",), ("a", "b"))], Narrowing()),
         ([GreaterThan(("offset",), 5), LessThanOrEqual(("offset",), 9)], Narrowing(offset_low=6, offset_high=10)),
         ([GreaterThanOrEqual(("offset",), 5), LessThan(("offset",), 9)], Narrowing(offset_low=5, offset_high=9)),
@@ -197,6 +198,12 @@ def test_conditions_narrow_only_what_they_say(filters: list[object], wanted: Nar
     found = narrowing_of(filters)  # type: ignore[arg-type]
     assert found == wanted
     assert Narrowing.read(found.write()) == found
+
+
+def test_lines_of_a_trace_are_narrowed_by_their_places_only() -> None:
+    filters = [EqualTo((name,), "x") for name in ("topic", "tags", "keys", "broker")]
+    filters += [EqualTo(("queue",), 3), LessThan(("offset",), 9), GreaterThan(("store_time",), NOON)]
+    assert narrowing_of(filters, PLACES) == Narrowing(brokers=["x"], queues=[3], offset_high=9)
 
 
 @pytest.mark.parametrize("text", ["", "Pub", "Nothing\x01x", "Pub\x01soon\x01r", "SubAfter\x01\x01null\x01x\x01maybe"])
