@@ -28,7 +28,10 @@ class Unpacker:
         except ProtocolError as broken:
             where = f"{topic.decode('utf-8', 'replace')}, queue {queue}, offset {offset}"
             if self._say is None:
-                raise ProtocolError(f"{where}: {broken}") from None
+                raise ProtocolError(
+                    f"{where}: {broken}. With failOnDataLoss=false its row has no body, with includeBody=false it is "
+                    "not looked at"
+                ) from None
             self._say(f"{where}: {broken}; its row has no body")
             self._spoilt.add(self.rows())
             return b""
