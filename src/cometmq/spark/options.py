@@ -105,7 +105,8 @@ class Words:
         if value is None:
             return None
         digits = value.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal()) or not at_least <= int(value) <= _LONG_MAX:
+        is_number = digits.isascii() and digits.isdecimal() and len(digits) < 20
+        if not is_number or not at_least <= int(value) <= _LONG_MAX:
             raise InvalidArgument(f"the option {name} is {value!r}; a whole number from {at_least} on is expected")
         return int(value)
 

@@ -98,6 +98,7 @@ def test_the_variable_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"minPartitions": "0"}, "from 1 on"),
         ({"maxRecordsPerPartition": "many"}, "whole number"),
         ({"minPartitions": "9" * 30}, "whole number"),
+        ({"minPartitions": "9" * 5_000}, "whole number"),
         ({"failOnDataLoss": "yes"}, "true or false"),
         ({"maxOffsetsPerTrigger": "5"}, "of streams"),
         ({"commitOffsets": "true", "consumerGroup": "g"}, "of streams"),
