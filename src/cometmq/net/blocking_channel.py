@@ -140,11 +140,16 @@ class BlockingChannel:
 
     def call_all(self, requests: Sequence[Header], *, timeout_ms: int = 3_000) -> list[Command]:
         """The answers to many requests, which are under way together; the first refusal is raised."""
+        found = self.ask_all(requests, timeout_ms=timeout_ms)
+        for answer in found:
+            if answer.code != _SUCCESS:
+                raise PeerRefused(answer.code, answer.remark or "", self.peer)
+        return found
+
+    def ask_all(self, requests: Sequence[Header], *, timeout_ms: int = 3_000) -> list[Command]:
+        """The same, whatever the answers are."""
         found: list[Command] = []
         for at in range(0, len(requests), UNDER_WAY_MAX):
             numbers = self.ask(*requests[at : at + UNDER_WAY_MAX])
             found += [self.answer(number, timeout_ms=timeout_ms) for number in numbers]
-        for answer in found:
-            if answer.code != _SUCCESS:
-                raise PeerRefused(answer.code, answer.remark or "", self.peer)
         return found

@@ -13,7 +13,7 @@ from uuid import uuid4
 from cometmq.client.message import check_topic
 from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument, InvalidName
-from cometmq.spark.options import READING, WRITING, Words, client_of, group_of
+from cometmq.spark.options import CONNECTING, WRITING, Words, client_of, group_of
 from cometmq.spark.sink_log import NAME, SinkLog
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -45,7 +45,7 @@ class WriteOptions:
     def of(cls, given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
         """Read and check everything."""
         words = Words(given)
-        words.check_known((*READING, *WRITING))
+        words.check_known((*CONNECTING, *WRITING), "a write")
         topic = words.text("topic")
         if topic is not None:
             try:
