@@ -7,6 +7,7 @@ broker knows one user, `ACCESS_KEY` with `SECRET_KEY`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,10 +22,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from cometmq.net.tls import Tls
+from cometmq.wire.signing import Credentials
+
 from .java import JavaBroker, JavaNamesrv, compact_jvm
+from .registration import registered
 
 ACCESS_KEY: Final = "orders"
 SECRET_KEY: Final = "a secret of orders"
+
+KNOWN: Final = Credentials(ACCESS_KEY, SECRET_KEY)
 
 _PROVIDERS: Final = "org.apache.rocketmq.auth.authentication.provider"
 
@@ -37,7 +44,7 @@ class SecuredCluster:
         self.ca_file = directory / "ca.pem"
         authority.cert_pem.write_to_path(self.ca_file)
         self.cert_file, self.key_file = write_certificate(directory, "server", authority)
-        self.client_cert_file, self.client_key_file = write_certificate(directory, "client", authority)
+        client_cert, client_key = write_certificate(directory, "client", authority)
         jvm = (*(flag for flag in compact_jvm() if "tls.server.mode" not in flag), *self._tls())
         self.namesrv = JavaNamesrv(directory / "namesrv", jvm=jvm)
         user = {"username": ACCESS_KEY, "password": SECRET_KEY}
@@ -50,6 +57,7 @@ class SecuredCluster:
             "innerClientAuthenticationCredentials": json.dumps(inner),
         }
         self.broker = JavaBroker(directory / "broker", [self.namesrv.addr], conf=conf, jvm=jvm)
+        self.tls = Tls(ca_file=str(self.ca_file), cert_file=str(client_cert), key_file=str(client_key))
         self._running = ExitStack()
 
     def _tls(self) -> list[str]:
@@ -78,6 +86,8 @@ class SecuredCluster:
             for server in (self.namesrv, self.broker):
                 running.callback(server.kill)
                 server.start()
+            # Their first handshake is too slow for the first registration; the second comes ten seconds later.
+            asyncio.run(registered(self.namesrv_addr, within_s=60, credentials=KNOWN, tls=self.tls))
             self._running = running.pop_all()
         return self
 

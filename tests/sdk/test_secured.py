@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import trustme
-from tests.original.secured import ACCESS_KEY, SECRET_KEY, SecuredCluster, write_certificate
+from tests.original.secured import ACCESS_KEY, KNOWN, SECRET_KEY, SecuredCluster, write_certificate
 from tests.sdk.conftest import Server
 from tests.sdk.push_kit import Heard, new, until
 
@@ -21,35 +21,16 @@ from cometmq.client.options import ClientOptions
 from cometmq.errors import CometError, PeerError
 from cometmq.model.names import AUTO_CREATE_TOPIC
 
-KNOWN = Credentials(ACCESS_KEY, SECRET_KEY)
-
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     with SecuredCluster(tmp_path_factory.mktemp("secured")) as cluster:
-        asyncio.run(_registered(cluster))
         yield cluster
 
 
 @pytest.fixture
 def tls(secured: SecuredCluster) -> Tls:
-    return tls_of(secured)
-
-
-def tls_of(cluster: SecuredCluster) -> Tls:
-    return Tls(
-        ca_file=str(cluster.ca_file), cert_file=str(cluster.client_cert_file), key_file=str(cluster.client_key_file)
-    )
-
-
-async def _registered(cluster: SecuredCluster) -> None:
-    instance = await ClientInstance.join(ClientOptions.of(cluster.namesrv_addr, credentials=KNOWN, tls=tls_of(cluster)))
-    try:
-        async with asyncio.timeout(60):
-            while await instance.name_servers.route(AUTO_CREATE_TOPIC) is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-    finally:
-        await instance.leave()
+    return secured.tls
 
 
 async def test_everything_is_signed_and_encrypted(secured: SecuredCluster, tls: Tls) -> None:

@@ -22,6 +22,7 @@ import orjson
 from pyspark.sql.types import StructField, StructType
 
 from cometmq.errors import InvalidArgument
+from cometmq.spark.connecting import SECRETS, with_config
 from cometmq.spark.options import CHOOSING, WRITING, Words
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, written_schema
@@ -61,10 +62,10 @@ def catalog_schema(options: Mapping[str, str]) -> StructType:
             "written. Make two tables"
         )
     if not writing:
-        table = table_of(options)
+        table = table_of(with_config(options))
         table.check()
         return _with_options(table.spark_schema(), options)
-    write = WriteOptions.of(_of_the_sink(options), is_stream=False)
+    write = WriteOptions.of(_of_the_sink(with_config(options)), is_stream=False)
     schema = written_schema(words.text("columns"), has_topic=write.topic is not None, id_column=write.id_column)
     Columns.of(schema, write.topic, write.id_column)
     return _with_options(schema, options)
@@ -101,6 +102,11 @@ def _of_the_sink(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    if secret := Words(options).names(SECRETS):
+        raise InvalidArgument(
+            f"a table of the catalog keeps its options for all to see, so {secret[0]} must not be one of them: write "
+            "it into a file, and name that by clientConfig"
+        )
     first, *others = schema.fields
     metadata = {**first.metadata, KEPT: orjson.dumps(dict(options)).decode()}
     return StructType([StructField(first.name, first.dataType, first.nullable, metadata), *others])

@@ -7,23 +7,21 @@ them. Whatever is wrong raises `InvalidArgument` with a sentence that names the 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-from cometmq.client.options import NAMESRV_VARIABLE, ClientOptions
+from cometmq.client.options import ClientOptions
 from cometmq.client.wanted import subscription
 from cometmq.errors import InvalidArgument
 from cometmq.model.names import TRACE_TOPIC, group_fault, stored_topic_fault
 from cometmq.model.pop_topics import popped_topic
 from cometmq.model.queue import MessageQueue
+from cometmq.spark.connecting import CONNECTING, client_of
 from cometmq.spark.offsets import QueueValues, read_queue_values
 
-CONNECTING: Final = ("namesrvAddr", "requestTimeoutMs", "retryTimeoutMs")
-SECRETS: Final = ("accessKey", "secretKey", "securityToken")
 CHOOSING: Final = ("subscribe", "subscribePattern", "assign", "dlq", "retry")
 STARTING: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -55,7 +53,15 @@ HABITS: Final = {
     "groupidprefix": "consumerGroup",
     "subexpression": "tags",
     "sql": "sqlFilter",
-    "securityprotocol": "tls.*",
+    "securityprotocol": "tls.enable",
+    "ssltruststorelocation": "tls.caFile",
+    "tlsclienttrustcertpath": "tls.caFile",
+    "tlsclientcertpath": "tls.certFile",
+    "tlsclientkeypath": "tls.keyFile",
+    "tlsclientkeypassword": "tls.keyPassword",
+    "tlsclientauthserver": "tls.verify",
+    "saslusername": "accessKey",
+    "saslpassword": "secretKey",
     "transactional": "guarantee",
 }
 
@@ -155,10 +161,6 @@ class Words:
             if name in spelt:
                 raise InvalidArgument(
                     f"the option {spelt[name]} does not go with {what}; there are {', '.join(sorted(own.values()))}"
-                )
-            if name.startswith("tls") or name in {secret.lower() for secret in SECRETS}:
-                raise InvalidArgument(
-                    f"the option {name} cannot be used yet: the CometMQ client neither signs requests nor speaks TLS"
                 )
             near = _nearest(name, own) or _nearest(name, spelt)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(own.values()))}"
@@ -276,17 +278,6 @@ class ReadOptions:
             tags=tags,
             sql=sql,
         )
-
-
-def client_of(words: Words) -> ClientOptions:
-    """How to reach the cluster."""
-    namesrv = words.text("namesrvAddr") or os.environ.get(NAMESRV_VARIABLE)
-    if not namesrv:
-        raise InvalidArgument(
-            f'say where the name server is: .option("namesrvAddr", "host:9876"), or set {NAMESRV_VARIABLE}'
-        )
-    timeout_ms = words.number("requestTimeoutMs") or 10_000
-    return ClientOptions.of(namesrv, request_timeout_ms=timeout_ms, connect_timeout_ms=min(timeout_ms, 3_000))
 
 
 def group_of(words: Words, name: str) -> str | None:

@@ -20,7 +20,8 @@ from cometmq.model.queue import MessageQueue
 from cometmq.model.route import MASTER_ID
 from cometmq.spark.carried import carried
 from cometmq.spark.cluster import Cluster, cluster_of, patiently, perm_text
-from cometmq.spark.options import CONNECTING, Words, client_of, group_of
+from cometmq.spark.connecting import CONNECTING, client_of
+from cometmq.spark.options import Words, group_of
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.reading import as_object
 from cometmq.wire.requests.consume import GetAllConsumerOffset

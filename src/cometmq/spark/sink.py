@@ -19,9 +19,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument
 from cometmq.spark.carried import carried
+from cometmq.spark.connecting import revived_client
 from cometmq.spark.sink_clients import check_sure, producer_of, run, tries, writable
 from cometmq.spark.sink_ends import Decider
 from cometmq.spark.sink_log import Attempt
@@ -73,7 +73,7 @@ class Plan:
     @classmethod
     def revived(cls, plain: dict[str, Any]) -> Plan:
         """What `asdict` made plain values of: executors must be able to read them before they load this package."""
-        options = {**plain["options"], "client": ClientOptions(**plain["options"]["client"])}
+        options = {**plain["options"], "client": revived_client(plain["options"]["client"])}
         return cls(WriteOptions(**options), Columns(**plain["columns"]), plain["listed"])
 
     def write(self, batches: Iterator[pyarrow.RecordBatch], piece: Piece) -> Written:

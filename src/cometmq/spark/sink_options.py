@@ -13,7 +13,8 @@ from uuid import uuid4
 from cometmq.client.message import check_topic
 from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument, InvalidName
-from cometmq.spark.options import CONNECTING, WRITING, Words, client_of, group_of
+from cometmq.spark.connecting import CONNECTING, client_of
+from cometmq.spark.options import WRITING, Words, group_of
 from cometmq.spark.sink_log import NAME, SinkLog
 
 AT_LEAST_ONCE: Final = "at-least-once"

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cometmq import Credentials, Tls
 from cometmq.errors import InvalidArgument
+from cometmq.spark.connecting import with_config
 from cometmq.spark.options import ADDED, READING, ReadOptions, Words
 from cometmq.spark.tables import table_of
 
@@ -50,8 +52,11 @@ def test_the_variable_names_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"kafka.group.id": "x"}, "did you mean consumerGroup?"),
         ({"failOnDataLos": "true"}, "did you mean failOnDataLoss?"),
         ({"zzz": "1"}, "there are"),
-        ({"accessKey": "a"}, "neither signs requests nor speaks TLS"),
-        ({"tls.enable": "true"}, "neither signs requests nor speaks TLS"),
+        ({"accessKey": "a"}, "accessKey and secretKey go together"),
+        ({"tls.enable": "perhaps"}, "true or false"),
+        ({"tls.caFile": "/no/such/file"}, "/no/such/file cannot be used"),
+        ({"tls.keyFile": "/no/such/file"}, "without cert_file"),
+        ({"tls.client.trustCertPath": "x"}, "did you mean tls.caFile?"),
         ({"assign": "{}"}, "subscribe and assign exclude"),
         ({"subscribePattern": "a.*"}, "subscribe and subscribePattern exclude"),
         ({"dlq": "g"}, "subscribe and dlq exclude"),
@@ -234,3 +239,22 @@ def test_every_option_is_known_by_its_name() -> None:
 def test_every_option_is_in_the_page() -> None:
     page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
     assert [name for name in READING if f"`{name}" not in page and f"{name}=" not in page] == []
+
+
+def test_who_asks_and_how_it_is_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("accessKey=a\nsecretKey=of the file\ntls.verify=false\n")
+    for given in ({"clientConfig": str(path)}, {}):
+        if not given:
+            monkeypatch.setenv("COMETMQ_CLIENT_CONFIG", str(path))
+        client = ReadOptions.of(with_config({**TOPIC, **given, "SECRETKEY": "given"}), is_stream=False).client
+        assert client.credentials == Credentials("a", "given") and client.tls == Tls(verify=False)
+        assert "given" not in repr(client)
+    assert with_config({"storePath": "/x"}) == {"storePath": "/x"}
+    assert batch().client.credentials is batch().client.tls is batch(**{"tls.enable": "false"}).client.tls is None
+    for content, told in (("secret=x", "has secret; there are accessKey"), (None, "cannot read the configuration")):
+        path.unlink()
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(InvalidArgument, match=f"COMETMQ_CLIENT_CONFIG: .*{told}"):
+            with_config(TOPIC)
