@@ -7,14 +7,14 @@ import contextlib
 import json
 import random
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, InputPartition, LessThan
 from tests.spark.kit import Server, message, numbers_of, read_all, read_tasks, reader_of, source
 
-from cometmq import Message, Producer, SimpleConsumer
+from cometmq import Message, Producer
 from cometmq.columns import COLUMNS
 from cometmq.errors import CometError, InvalidArgument, OffsetsLost, PeerUnreachable, ProtocolError, TopicNotFound
 from cometmq.model.queue import MessageQueue
@@ -51,27 +51,9 @@ def starting(topic: str, *offsets: int) -> str:
     return json.dumps({topic: {"broker-a": {str(queue): offset for queue, offset in enumerate(offsets)}}})
 
 
-@pytest.fixture
-def popped(server: Server, filled: dict[str, str]) -> str:
-    """A group that has popped three messages for a second, and acknowledged none."""
-    group = f"popped_{server.kind}"
-    if group not in filled:
-        filled[group] = server.topic(1)
-        server.send(filled[group], range(3), queues=1)
-
-        async def pop() -> None:
-            async with SimpleConsumer(group, namesrv=server.namesrv, start_from="first") as consumer:
-                found = consumer.receive(filled[group], invisible=timedelta(seconds=1))
-                async with asyncio.timeout(60):
-                    assert [await anext(found) for _ in range(3)]
-
-        asyncio.run(pop())
-    return group
-
-
-def test_what_is_popped_is_no_retry_yet(server: Server, popped: str) -> None:
-    """It comes back in its time, for `test_retries_of_pop_come_with_their_group`, which is the last one."""
-    assert read_all(server.options(retry=popped)).num_rows in (0, 3)
+def test_what_is_popped_is_no_retry_yet(server: Server, popped: tuple[str, str]) -> None:
+    """It comes back in its time, for `test_retries_of_pop_come_with_their_group` in test_streaming.py."""
+    assert read_all(server.options(retry=popped[0])).num_rows in (0, 3)
 
 
 def test_every_message_is_read_once(server: Server, topic: str) -> None:
@@ -372,6 +354,19 @@ def test_what_is_gone_is_told(server: Server, topic: str, monkeypatch: pytest.Mo
         ({"endingOffsets": '{"TOPIC": {"broker-a": {"0":999,"1":0,"2":0,"3":0}}}'}, InvalidArgument, "ends at 250"),
         ({"assign": '{"TOPIC": {"broker-a": [9]}}', "subscribe": ""}, InvalidArgument, "queue 9"),
         ({"startingOffsetsByTimestamp": '{"other": 5}'}, InvalidArgument, "other"),
+        (
+            {
+                "startingOffsets": '{"TOPIC": {"broker-a": {"0":9,"1":-1,"2":0,"3":0}}}',
+                "endingOffsets": '{"TOPIC": {"broker-a": {"0":9,"1":8,"2":0,"3":0}}}',
+            },
+            InvalidArgument,
+            "queue 1 of .* is 250, behind endingOffsets 8",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"TOPIC": 200}', "endingOffsetsByTimestamp": '{"TOPIC": 100}'},
+            InvalidArgument,
+            "is 200, behind its ending one 100",
+        ),
     ],
     ids=str,
 )
@@ -398,17 +393,6 @@ def test_readers_travel_as_plain_values(comet: Server) -> None:
     made, (_, name, arguments) = BatchReader(options, ("body",)).__reduce__()
     with pytest.raises(ImportError, match="install CometMQ with its extra spark"):
         made("no_such_package.spark", name, arguments)
-
-
-def test_retries_of_pop_come_with_their_group(server: Server, popped: str, filled: dict[str, str]) -> None:
-    """Both brokers call the retry topic `%RETRY%group_topic`."""
-    deadline_s = time.monotonic() + 60
-    while (found := read_all(server.options(retry=popped))).num_rows < 3:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
-    assert numbers_of(found) == [0, 1, 2]
-    assert set(found.column("topic").to_pylist()) == {f"%RETRY%{popped}_{filled[popped]}"}
-    assert read_all(server.options(retry="popped")).num_rows == 0  # a group whose name is the beginning of it
 
 
 async def test_cut_connections_cost_no_row() -> None:

@@ -275,3 +275,19 @@ def test_a_checkpoint_that_is_none_of_ours_is_refused(comet: Server, offset: Any
     stream = Stream(comet.options(subscribePattern="nothing"))
     with pytest.raises(InvalidArgument, match="the offset in the checkpoint"):
         stream.reader.latestOffset(offset, ReadAllAvailable())
+
+
+def test_retries_of_pop_come_with_their_group(server: Server, popped: tuple[str, str]) -> None:
+    """Both brokers call the retry topic `%RETRY%group_topic`, and make it when the first message comes back."""
+    group, topic = popped
+    stream = Stream(server.options(retry=group, startingOffsets="earliest"))
+    numbers: list[int] = []
+    deadline_s = time.monotonic() + 60
+    while len(numbers) < 3:
+        assert time.monotonic() < deadline_s
+        numbers += stream.batch() or []
+        time.sleep(0.1)
+    assert sorted(numbers) == [0, 1, 2]
+    assert stream.at[f"%RETRY%{group}_{topic}"] == {"broker-a": {"0": 3}}
+    assert read_all(server.options(retry=group)).num_rows == 3
+    assert read_all(server.options(retry="popped")).num_rows == 0  # a group whose name is the beginning of it
