@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.original.secured import ACCESS_KEY, KNOWN, SECRET_KEY, SecuredCluster
+from tests.spark.sink_kit import until
 
 from cometmq.blocking import Producer
 from pyspark_rocketmq import track
@@ -52,7 +53,7 @@ def test_it_is_written_read_and_committed(
     query = stream.writeStream.format("noop").trigger(availableNow=True)
     query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
     lag = spark.read.format("rocketmq").options(**to, table="lag", consumerGroup="secured-spark").load()
-    assert [row.lag for row in lag.collect() if row.topic == topic] == [0]
+    until(lambda: [row.lag for row in lag.collect() if row.topic == topic] == [0])
     spark.streams.removeListener(tracker)
     with pytest.raises(Exception, match="check signature failed"):
         spark.read.format("rocketmq").options(
