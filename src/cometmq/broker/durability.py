@@ -304,7 +304,6 @@ class Durability:
             self._start_flush()
 
     def _refuse_all(self, fault: BaseException) -> None:
-        log.error("those who wait for the disk are refused: %s", fault)
         calls: list[Call] = []
         for owed in [*self._unwritten, *(owed for _, _, owed in self._waiters)]:
             calls += [call for _, call, _ in owed.apart()] if isinstance(owed, ReadyReplies) else owed[:1]
@@ -312,6 +311,8 @@ class Durability:
         self._waiters.clear()
         self._beside_first = 0
         self.refused += len(calls)
+        if calls or self._promises:
+            log.error("those who wait for the disk are refused: %s", fault)
         refusal = fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault))
         for call in calls:
             call.refuse(refusal)
@@ -322,7 +323,12 @@ class Durability:
         """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""
         now = self._loop.time()
         dirty = self._store.written_offset - self._safe_offset
-        if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
+        if (
+            not self._sync
+            and self._store.writable
+            and dirty
+            and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s)
+        ):
             self._start_flush()
         self._give_up_waiting(now)
         self._timer = self._loop.call_later(self._interval_s, self._tick)

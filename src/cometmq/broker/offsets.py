@@ -17,6 +17,7 @@ Mirrors: ConsumerOffsetManager.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from cometmq.broker.replicated import read_table, whole_rows
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model.data_version import DataVersion
+
+log = logging.getLogger("cometmq.broker")
 
 SEPARATOR: Final = "@"
 
@@ -147,6 +150,18 @@ class Offsets(Saved):
             for queue_id, offset in whole_rows(rows).items():
                 if self._offsets.get(key, {}).get(queue_id, -1) < offset <= max_offset(topic, queue_id):
                     self.commit(group, topic, queue_id, offset)
+
+    def bound(self, max_offset: Callable[[str, int], int]) -> None:
+        """Commits behind the end of a queue are of messages that a power cut took, and their numbers are given again:
+        the group goes on at the end, or it would pass over new messages."""
+        for key, queues in self._offsets.items():
+            topic = key.partition(SEPARATOR)[0]
+            for queue_id, offset in queues.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    log.warning("%s queue %d: committed %d, but the queue ends at %d", key, queue_id, offset, end)
+                    queues[queue_id] = end
+                    self.mark()
 
     # --- resetting
 

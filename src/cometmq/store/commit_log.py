@@ -287,8 +287,9 @@ class CommitLog:
                         segment.close(self._fs)
             except OSError as error:
                 self.fence(
-                    f"{self.folder}: a sync at offset {at} failed ({error.strerror}); what was not acknowledged may "
-                    "be lost. Check the disk, then restart the broker"
+                    f"{self.folder}: a sync at offset {at} failed ({error.strerror}); what was not on the disk by "
+                    "then may be lost (nothing of it was acknowledged under SYNC_FLUSH). Check the disk, then restart "
+                    "the broker"
                 )
                 raise StoreNotWritable(self.fault) from error
             self.flushed = target

@@ -339,3 +339,20 @@ def test_an_empty_file_of_a_new_queue_costs_no_replay_of_the_whole_log(tmp_path:
     assert max(totals) < segments * store.config.mapped_file_size_commit_log
     assert bodies(store, queue_id=7) == [b"first"]
     store.close()
+
+
+@pytest.mark.parametrize("length", [1, 4096 - 1])
+def test_a_file_that_was_being_made_is_removed(tmp_path: Path, length: int) -> None:
+    """Where the file system has no call that makes room at once, a kill leaves a file that is too short."""
+    store = open_small(tmp_path)
+    send(store, b"x")
+    settle(store)
+    store.abandon()
+    unfinished = tmp_path / "commitlog" / f"{SEGMENT_SIZE:020d}"
+    unfinished.write_bytes(bytes(length))
+    store = open_small(tmp_path)
+    assert bodies(store) == [b"x"] and not unfinished.exists()
+    store.close()
+    unfinished.write_bytes(b"\x00" * (length - 1) + b"x")
+    with pytest.raises(StoreError, match="restore the file"):
+        open_small(tmp_path)
