@@ -10,13 +10,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.group_kit import ACTING, Group, group, until
+from tests.unit.broker.group_kit import (
+    ACTING,
+    SLAVE,
+    SUBSCRIBE,
+    A,
+    B,
+    Group,
+    bodies,
+    count,
+    exchange,
+    group,
+    make_topic,
+    said,
+    send,
+    until,
+)
 
 from cometmq import Decision, Message, Producer
 from cometmq.broker.ha import metadata
 from cometmq.broker.ha.metadata import Metadata
 from cometmq.errors import PeerRefused
-from cometmq.model import properties
 from cometmq.model.names import HALF_TOPIC
 from cometmq.model.queue import MessageQueue
 from cometmq.net.pool import connect
@@ -25,7 +39,6 @@ from cometmq.wire.bodies.cluster import decode_member_group
 from cometmq.wire.bodies.queues import QueuesToLock, decode_locked_queues
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
 from cometmq.wire.requests.admin import CreateGroup, CreateTopic, DeleteTopicInBroker, GetAllTopicConfig
 from cometmq.wire.requests.consume import (
@@ -39,22 +52,8 @@ from cometmq.wire.requests.consume import (
 from cometmq.wire.requests.delay import GetAllDelayOffset
 from cometmq.wire.requests.members import LockBatchMq, UnlockBatchMq
 from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo, UnregisterBroker
-from cometmq.wire.requests.send import SendMessageV2
 
-A, SLAVE, B = "broker-a", "broker-a-s", "broker-b"
-SUBSCRIBE, SUSPEND = 4, 2
-
-
-async def send(brokers: Group, name: str, body: bytes, topic: str = "T", **more: str) -> None:
-    text = properties.render({"UNIQ_KEY": body.decode(), **more})
-    await brokers.ask(name, SendMessageV2("p", topic, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), body)
-
-
-async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    async def is_said() -> bool:
-        return any(words in one.getMessage() for one in caplog.records)
-
-    await until(is_said, words)
+SUSPEND = 2
 
 
 @pytest.fixture
@@ -95,27 +94,8 @@ async def offset_is(brokers: Group, name: str, consumers: str, offset: int | Non
     return OffsetReply.read(reply.ext).offset == offset
 
 
-async def make_topic(brokers: Group, *names: str) -> None:
-    for name in names:
-        await brokers.ask(name, CreateTopic("T", 1, 1, 6, "SINGLE_TAG"))
-
-
-async def count(brokers: Group, name: str, topic: str = "T") -> int:
-    return OffsetReply.read((await brokers.ask(name, GetMaxOffset(topic, 0))).ext).offset
-
-
-async def bodies(brokers: Group, name: str) -> list[bytes]:
-    answer = await exchange(brokers, name, PullMessage("look", "T", 0, 0, 32, SUBSCRIBE, 0, 0, 0, "*"))
-    return [record.body for record in decode_records(answer.body)]
-
-
 def pull(offset: int, flags: int = SUBSCRIBE, wait_ms: int = 0) -> PullMessage:
     return PullMessage("g", "T", 0, offset, 32, flags, 0, wait_ms, 0, "*")
-
-
-async def exchange(brokers: Group, name: str, request: PullMessage) -> Command:
-    channel = await brokers.pool.channel(brokers.running[name].address)
-    return await channel.exchange(request.command(), timeout_ms=20_000)
 
 
 async def master_and_slave(brokers: Group, messages: int, offsets: Mapping[str, int] | None = None) -> None:

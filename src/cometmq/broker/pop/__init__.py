@@ -122,6 +122,7 @@ def install(core: Core) -> None:
             queue_id,
             config.broker_name,
             core.reader,
+            core.bridge.read,
             retry_messages,
             inflight,
             core.topics,
