@@ -19,7 +19,7 @@ from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop import handle
 from cometmq.broker.pop.answers import Part, Pop, PopAnswers, header_of
-from cometmq.broker.pop.buffer import PopBuffer
+from cometmq.broker.pop.buffer import Books
 from cometmq.broker.pop.checkpoint import CheckPoint
 from cometmq.broker.pop.checks import Checks, refusing_with, wanted
 from cometmq.broker.pop.inflight import Inflight
@@ -63,7 +63,7 @@ class Popping:
         topics: Topics,
         offsets: Offsets,
         places: Places,
-        buffer: PopBuffer,
+        buffer: Books,
         inflight: Inflight,
         order_infos: OrderInfos,
         store: Store,
@@ -135,6 +135,7 @@ class Popping:
         if now_ms - request.born_time - request.poll_time > LATE_MS_MAX:
             raise RequestRefused("POLLING_TIMEOUT", f"the broker[{config.broker_ip1}] pop message is timeout too much")
         self._checks.broker("pop")
+        self._buffer.check()
         if request.max_msg_nums > COUNT_MAX:
             raise RequestRefused(
                 "INVALID_PARAMETER", f"the broker[{config.broker_ip1}] pop message's num is greater than {COUNT_MAX}"
@@ -217,7 +218,17 @@ class Popping:
         if room <= 0:
             pop.rest_count += store.max_offset(topic, queue_id) - offset
             return
+        again = None if request.order else self._buffer.overdue(topic, group, queue_id)
+        if again is None and self._buffer.is_full(topic, group, queue_id):
+            pop.held_back_count += store.max_offset(topic, queue_id) - offset
+            return
+        if again is not None:
+            offset, room = again, 1
         found = self._read(pop, topic, queue_id, offset, room)
+        if again is not None and found is not None and self._offsets_of(topic, queue_id, again, found)[:1] != [again]:
+            self._buffer.drop(topic, group, queue_id, [again])  # it is gone, or not wanted any more
+            pop.rest_count += 1
+            return
         if found is not None and found.status in _MISPLACED:
             offset = found.next_offset
             self._offsets.commit(group, topic, queue_id, offset)
@@ -232,7 +243,7 @@ class Popping:
                 self._offsets.commit(group, topic, queue_id, found.next_offset)
             else:
                 self._buffer.skip(topic, group, queue_id, found.next_offset)
-        pop.rest_count += found.max_offset - found.next_offset
+        pop.rest_count += found.max_offset - max(found.next_offset, self._buffer.latest(topic, group, queue_id))
 
     def _read(self, pop: Pop, topic: str, queue_id: int, offset: int, room: int) -> ReadResult | None:
         """What is wanted of a queue; None if that would have to be asked of a disk first."""
@@ -249,9 +260,7 @@ class Popping:
         request = pop.request
         group = request.consumer_group
         count = len(found.ranges)
-        offsets = self._store.offsets_of(topic, queue_id, offset, found)
-        if offsets is None:  # the log knows, too
-            offsets = [_QUEUE_OFFSET.unpack_from(one, QUEUE_OFFSET_AT)[0] for one in self._store.slices(found.ranges)]
+        offsets = self._offsets_of(topic, queue_id, offset, found)
         if request.order:
             pop.order_counts.append(
                 self._order_infos.update(
@@ -277,6 +286,12 @@ class Popping:
         pop.msg_offsets.append(handle.msg_offset_info(topic, queue_id, offsets))
         pop.count += count
         pop.is_cold = pop.is_cold or found.cold
+
+    def _offsets_of(self, topic: str, queue_id: int, offset: int, found: ReadResult) -> list[int]:
+        offsets = self._store.offsets_of(topic, queue_id, offset, found)
+        if offsets is None:  # the log knows, too
+            offsets = [_QUEUE_OFFSET.unpack_from(one, QUEUE_OFFSET_AT)[0] for one in self._store.slices(found.ranges)]
+        return offsets
 
     def close(self) -> None:
         self._warming.close()
