@@ -153,7 +153,7 @@ class Recovery:
         torn = log.set_end(end, self._replay.last_store_time_ms, cut=not self.damages)
         for path, at, size in torn:
             self.told.append(
-                f"{path}: {size:,} bytes from byte {at} on were cut: nothing says that they were ever synced"
+                f"{path}: {size:,} bytes from byte {at} on were cut: no message that was known to be synced"
             )
         if dropped:
             self.told.append(f"{dropped:,} units of queues that named nothing in the log were cut")

@@ -68,13 +68,14 @@ class Check:
         if self.lost_log is not None:
             report.fault(LOG, f"{self.lost_log}: is its disk mounted? (storePathCommitLog may name another folder)")
         files = len(folder.log.segments)
-        report.summary[LOG] = f"{files} files, {self._messages:,} messages, {self.end - folder.log.min_offset:,} bytes"
+        size = self.end - folder.log.min_offset if files else 0
+        report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
         self._units.finish(report, self.end)
 
     def _walk(self) -> int:
         log = self._folder.log
         if not log.segments:
-            return 0
+            return self.named_behind(0) if self.lost_log is not None else 0
         replay = Replay(
             self._folder.queues,
             self._folder.batches,
