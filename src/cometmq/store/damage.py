@@ -43,7 +43,7 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         what = "is missing" if self.missing else f"is damaged at byte {self.at}"
-        return f"{self.path} {what}: no sound message stands in the {self.end - self.start} bytes, {self.proof}"
+        return f"{self.path} {what}: no sound message stands in the {self.end - self.start:,} bytes, {self.proof}"
 
 
 def read_only_text(damages: Sequence[Damage], root: str) -> str:

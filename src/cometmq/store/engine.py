@@ -14,7 +14,6 @@ Mirrors: DefaultMessageStore.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -47,8 +46,6 @@ from cometmq.store.residency import Residency
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import LOWER, Boundary, TimeSearch
 from cometmq.wire.record import RECORD_SIZE_MIN
-
-log = logging.getLogger("cometmq.store")
 
 NEVER: Final = (1 << 63) - 1  # a time that will not come; who waits for it has another reason to end that
 
@@ -179,10 +176,6 @@ class Store:
         self._fs.make_dirs(self.config.config_dir)
         self._residency.recent_from = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
-        if not clean:
-            log.warning("%s: the last broker did not stop cleanly", self.config.store_path_root_dir)
-        for told in recovery.told:
-            log.warning("%s", told)
         self.damages = recovery.damages
         if self.damages:
             self._log.fence(read_only_text(self.damages, self.config.store_path_root_dir))

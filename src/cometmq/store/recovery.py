@@ -5,7 +5,7 @@
 
 Walking ends at the first thing that is no sound record. What stands behind is a torn write: the rest of the
 segment is zeroed (Java leaves it, and old messages can come back to life), queue units and index entries that
-point there are cut, and `told` says so. But if more is known to have been synced (`damage.py`), the log is damaged:
+point there are cut, and a line says so. But if more is known to have been synced (`damage.py`), the log is damaged:
 then nothing of it is touched, the walk goes on behind the damage, and the store opens for reading only. Of a log that
 is gone altogether the queues are not cut either: the start is refused.
 
@@ -18,6 +18,7 @@ Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormal
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +36,8 @@ from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
 from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place, named_behind
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.replay import Replay
+
+logger = logging.getLogger("cometmq.store")
 
 INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
 
@@ -80,10 +83,11 @@ class Recovery:
             indexed_before=index.last_update[1] if index is not None else 1 << 63,
         )
         self.damages: list[Damage] = []
-        self.told: list[str] = []  # what was cut
 
     def run(self, *, clean: bool) -> None:
         log = self._log
+        if not clean:
+            logger.warning("%s: the last broker did not stop cleanly", self._config.store_path_root_dir)
         self._evidence = Evidence(
             log,
             self._checkpoint,
@@ -152,11 +156,11 @@ class Recovery:
             self._checkpoint.flush()
         torn = log.set_end(end, self._replay.last_store_time_ms, cut=not self.damages)
         for path, at, size in torn:
-            self.told.append(
-                f"{path}: {size:,} bytes from byte {at} on were cut: no message that was known to be synced"
+            logger.warning(
+                "%s: %s bytes from byte %d on were cut: nothing that was known to be synced", path, f"{size:,}", at
             )
         if dropped:
-            self.told.append(f"{dropped:,} units of queues that named nothing in the log were cut")
+            logger.warning("%s units of queues that named nothing in the log were cut", f"{dropped:,}")
         if not clean and not self.damages:
             log.doubt_from(start)
         self._dispatcher.dispatched = end
