@@ -5,11 +5,11 @@ Mirrors: EscapeBridge.getMessage, PopReviveService.getReviveMessage, Transaction
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
+from cometmq.broker.loading import load
 from cometmq.store.engine import Store
-from cometmq.store.reader import Range, ReadStatus
+from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import Record, decode_record
 
 
@@ -30,18 +30,11 @@ class InnerReader:
     async def read(self, topic: str, queue_id: int, offset: int, count: int = 32) -> InnerRead:
         """Up to `count` records of a queue from `offset` on."""
         found = self._store.read(topic, queue_id, offset, count)
-        pieces = await self._bytes(found.ranges, cold=found.cold)
+        store = self._store
+        pieces = await load(store, found) if found.cold else store.slices(found.ranges)
         return InnerRead(found.status, found.next_offset, [decode_record(piece) for piece in pieces])
 
     def record_at(self, physical_offset: int, size: int | None = None) -> Record | None:
         """The record that stands there; None if it is gone, or none (of this size) starts there."""
         found = self._store.record_at(physical_offset, size)
         return None if found is None else decode_record(found)
-
-    async def _bytes(self, ranges: list[Range], *, cold: bool) -> list[bytes] | list[memoryview]:
-        """One piece for each range; those of deleted segments are left out."""
-        if not cold:
-            return self._store.slices(ranges)
-        load = self._store.load
-        loaded = await asyncio.get_running_loop().run_in_executor(None, lambda: [load([one]) for one in ranges])
-        return [piece for pieces in loaded for piece in pieces]

@@ -16,6 +16,7 @@ Mirrors: CommitLog, MappedFileQueue.
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from cometmq.store.config import StoreConfig
 from cometmq.store.fs import Buffer, FileSystem, write_all, write_parts
 from cometmq.store.segment import Segment, load_starts, segment_path
 from cometmq.wire.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, encode_blank
+
+Range = tuple[int, int]  # offset, size
 
 VIEWS_MAX: Final = 64  # maps of segments kept at once
 JOIN_SIZE_MAX: Final = 1 << 20  # below it one joined pwrite beats many small pieces
@@ -322,6 +325,13 @@ class CommitLog:
         else:
             views.move_to_end(start)
         return view
+
+    def reading_copy(self) -> CommitLog:
+        """This log as it is now, with maps of its own: for reading in a thread."""
+        other = copy.copy(self)
+        other.segments = dict(self.segments)
+        other._views = OrderedDict()
+        return other
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """`size` visible bytes at `offset` within one segment, or None."""

@@ -20,13 +20,13 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from cometmq.clock import Clock, SystemClock
-from cometmq.errors import StoreError
+from cometmq.errors import QueueDamaged, StoreError, UnitsDoubted
 from cometmq.store.append import UNDISPATCHED_MAX, Appender
 from cometmq.store.batch_append import BatchAppender
 from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.batch_reader import BatchReader
 from cometmq.store.checkpoint import Checkpoint
-from cometmq.store.commit_log import CommitLog
+from cometmq.store.commit_log import CommitLog, Range
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
 from cometmq.store.damage import Damage, read_only_text
@@ -40,11 +40,12 @@ from cometmq.store.property_scan import scan_properties
 from cometmq.store.queue_extension import ADDRESS_MAX, QueueExtension
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.quick_read import QuickReader
-from cometmq.store.reader import Range, Reader
+from cometmq.store.reader import Reader, ReadResult
 from cometmq.store.recovery import Progress, Recovery
 from cometmq.store.residency import Residency
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import LOWER, Boundary, TimeSearch
+from cometmq.store.unit_healing import UnitHealer
 from cometmq.wire.record import RECORD_SIZE_MIN
 
 NEVER: Final = (1 << 63) - 1  # a time that will not come; who waits for it has another reason to end that
@@ -89,10 +90,11 @@ class Store:
         self._residency = Residency(fs, self._log)
         self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
         self._extension = QueueExtension(fs, config)
+        self._healer = UnitHealer(self._log, self._table, config.message_delay_level)
         self._reader = Reader(
-            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension
+            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension, self._healer
         )
-        self._times = TimeSearch(self._log, self._table)
+        self._times = TimeSearch(self._log, self._table, self._healer)
         self._followed: FollowedLog | None = None
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
@@ -111,7 +113,8 @@ class Store:
         self.read = self._reader.read
         self.slices = self._reader.slices
         self.load = self._reader.load
-        self.offsets_of = self._reader.offsets_of
+        self.mended = self._reader.mended
+        self.load_found = self._reader.load_found
         self.is_recent = self._reader.is_recent
         self.record_at = self._reader.record_at
 
@@ -277,6 +280,21 @@ class Store:
         """Messages that were not taken."""
         return self.appender.refused
 
+    # Reading on this thread, however long it takes
+
+    def read_patiently(self, topic: str, queue_id: int, offset: int, max_count: int) -> tuple[ReadResult, list[bytes]]:
+        """As `read` and `load_found`, and what must be searched for in the log is, before anyone is served."""
+        while True:
+            try:
+                found = self.read(topic, queue_id, offset, max_count)
+                with suppress(UnitsDoubted):
+                    return found, self.load_found(found)
+                found = self.mended(found)
+                return found, self.load_found(found)
+            except QueueDamaged:
+                if not self._healer.waits or not self.maintain():
+                    raise
+
     # Dispatching and periodic work
 
     @property
@@ -309,7 +327,7 @@ class Store:
         if thorough:
             self._thorough_at_ms = now_ms
         self._maintenance = Maintenance(
-            self._log, self._tables, self._index, self._checkpoint, self._dispatcher, thorough=thorough
+            self._log, self._tables, self._index, self._checkpoint, self._dispatcher, self._healer, thorough=thorough
         )
         return self._maintenance
 

@@ -63,7 +63,7 @@ class Enqueue:
         self.until_ms = 0  # what was stored before is on the wheel
         low, self._recovered_offset = store.min_offset(TIMER_TOPIC, _QUEUE_ID), self.max_offset
         self.queue_offset = min(max(files.checkpoint.queue_offset, low), self._recovered_offset)
-        found = store.read(TIMER_TOPIC, _QUEUE_ID, self.queue_offset, 1).ranges
+        found = store.read_patiently(TIMER_TOPIC, _QUEUE_ID, self.queue_offset, 1)[0].ranges
         self._placed = files.placed_since(found[0][0]) if found else set()
 
     @property

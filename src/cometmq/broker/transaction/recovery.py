@@ -130,8 +130,8 @@ def saved_offset(store: Store, offsets: Offsets, topic: str) -> int:
 
 def records_of(store: Store, topic: str, offset: int) -> Iterator[Record]:
     while True:
-        found = store.read(topic, QUEUE_ID, offset, READ_COUNT)
-        for piece in store.slices(found.ranges):
+        found, pieces = store.read_patiently(topic, QUEUE_ID, offset, READ_COUNT)
+        for piece in pieces:
             yield decode_record(piece)
         if found.next_offset <= offset:
             return
