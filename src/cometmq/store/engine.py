@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from cometmq.clock import Clock, SystemClock
-from cometmq.errors import QueueDamaged, StoreError, UnitsDoubted
+from cometmq.errors import StoreError
 from cometmq.store.append import UNDISPATCHED_MAX, Appender
 from cometmq.store.batch_append import BatchAppender
 from cometmq.store.batch_queue import BatchQueue, BatchQueues
@@ -40,7 +40,7 @@ from cometmq.store.property_scan import scan_properties
 from cometmq.store.queue_extension import ADDRESS_MAX, QueueExtension
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.quick_read import QuickReader
-from cometmq.store.reader import Reader, ReadResult
+from cometmq.store.reader import Reader
 from cometmq.store.recovery import Progress, Recovery
 from cometmq.store.residency import Residency
 from cometmq.store.retention import Retention
@@ -112,9 +112,8 @@ class Store:
         self.quick = QuickReader(self._log, self._table, self._residency, config)
         self.read = self._reader.read
         self.slices = self._reader.slices
-        self.load = self._reader.load
+        self.load, self.load_found = self._reader.load, self._reader.load_found
         self.mended = self._reader.mended
-        self.load_found = self._reader.load_found
         self.is_recent = self._reader.is_recent
         self.record_at = self._reader.record_at
 
@@ -280,21 +279,6 @@ class Store:
         """Messages that were not taken."""
         return self.appender.refused
 
-    # Reading on this thread, however long it takes
-
-    def read_patiently(self, topic: str, queue_id: int, offset: int, max_count: int) -> tuple[ReadResult, list[bytes]]:
-        """As `read` and `load_found`, and what must be searched for in the log is, before anyone is served."""
-        while True:
-            try:
-                found = self.read(topic, queue_id, offset, max_count)
-                with suppress(UnitsDoubted):
-                    return found, self.load_found(found)
-                found = self.mended(found)
-                return found, self.load_found(found)
-            except QueueDamaged:
-                if not self._healer.waits or not self.maintain():
-                    raise
-
     # Dispatching and periodic work
 
     @property
@@ -398,8 +382,6 @@ class Store:
         queue = self._table.queues.get((topic, queue_id))
         units = b"" if queue is None else self._table.units(queue, offset, count)
         codes = [code for _, _, code in UNIT.iter_unpack(units)]
-        if min(codes, default=0) > ADDRESS_MAX:
-            return codes
         found = [self._extension.code_at(topic, queue_id, code) if code <= ADDRESS_MAX else code for code in codes]
         return [NEVER if code is None else code for code in found]
 
@@ -514,5 +496,4 @@ class Store:
     @property
     def disk_ratios(self) -> tuple[float, float]:
         """Used share of the partitions of log and queues."""
-        config = self.config
-        return self._fs.used_ratio(config.commit_log_dir), self._fs.used_ratio(config.consume_queue_dir)
+        return self._fs.used_ratio(self.config.commit_log_dir), self._fs.used_ratio(self.config.consume_queue_dir)

@@ -207,11 +207,6 @@ class UnitHealer:
 
     # In the background
 
-    @property
-    def waits(self) -> bool:
-        """Whether a search waits for the next round of maintenance."""
-        return bool(self._waiting)
-
     def prepare(self) -> BackgroundSearch | None:
         """The searches that were too long for those who asked; None if there are none."""
         if not self._waiting:

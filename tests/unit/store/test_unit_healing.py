@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.store.kit import FILE_UNITS, HandClock, QuickFs, bodies, open_small, read_all, send, settle
 
+from cometmq.broker.loading import read_patiently
 from cometmq.errors import QueueDamaged, UnitsDoubted
 from cometmq.model.java_hash import tags_code
 from cometmq.model.names import SCHEDULE_TOPIC
@@ -75,7 +76,7 @@ def root(made: Path, tmp_path: Path) -> Path:
 def consumed(store: Store, offset: int) -> Iterator[bytes]:
     """What a consumer gets that begins here."""
     while offset < store.max_offset("T", 0):
-        found, pieces = store.read_patiently("T", 0, offset, 32)
+        found, pieces = read_patiently(store, "T", 0, offset, 32)
         yield from (decode_record(piece).body for piece in pieces)
         offset = found.next_offset
 
@@ -193,7 +194,7 @@ def test_where_it_is_not_in_memory_who_loads_it_tells(root: Path, bit: int) -> N
         found = store.mended(found)
         pieces = store.load_found(found)
     assert [decode_record(piece).body for piece in pieces] == all_bodies()[11 : 11 + len(pieces)] and len(pieces) >= 1
-    assert store.read_patiently("T", 0, 12, 1)[1] == [store.load_found(store.read("T", 0, 12, 1))[0]]
+    assert read_patiently(store, "T", 0, 12, 1)[1] == [store.load_found(store.read("T", 0, 12, 1))[0]]
     store.close()
 
 
@@ -263,7 +264,7 @@ def test_what_is_too_far_away_is_looked_for_aside(root: Path, monkeypatch: pytes
     store.close()
     flip(root, 12, 3)
     store = open_small(root)
-    assert decode_record(store.read_patiently("T", 0, 12, 1)[1][0]).body == all_bodies()[12]
+    assert decode_record(read_patiently(store, "T", 0, 12, 1)[1][0]).body == all_bodies()[12]
     store.close()
 
 
