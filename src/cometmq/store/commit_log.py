@@ -145,6 +145,17 @@ class CommitLog:
         )
         return (size, queue_id, queue_offset) if physical == offset and magic in _MAGICS else (0, 0, 0)
 
+    def time_at(self, offset: int) -> int | None:
+        """Store time of the record that stands at `offset`, visible or not; None if none does."""
+        head = self.record_head(offset)
+        segment = self.segment_of(offset)
+        if not head or not head[0] or segment is None or segment.end - offset < head[0]:
+            return None
+        view, at = self.view_of(segment.start), offset - segment.start
+        wide = _SYS_FLAG.unpack_from(view, at + 36)[0] & 0x10
+        time_ms: int = _LONG.unpack_from(view, at + (68 if wide else 56))[0]
+        return time_ms
+
     def segment_start(self, offset: int) -> int:
         return offset - offset % self.segment_size
 

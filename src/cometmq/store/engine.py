@@ -156,7 +156,7 @@ class Store:
         self._lock.create_abort()
         try:
             if self._index is not None:
-                self._index.load(clean, self._checkpoint.index_ms)
+                self._index.load(clean, self._checkpoint.index_ms, self._log.time_at)
                 index_lost = index_lost or self._index.lost
             recovery = Recovery(
                 self._log,
