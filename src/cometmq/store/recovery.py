@@ -114,7 +114,7 @@ class Recovery:
         end = self._walk(start)
         for table, queue in self._queues():
             if queue.max_physical > end or queue in doubted or queue in empty:
-                cut_behind(table, queue, end)
+                cut_behind(table, queue, end, log.record_head)
             table.correct_min_offset(queue, log.min_offset)
             queue.next_offset = queue.max_offset
         self._batches.count_messages()

@@ -146,6 +146,22 @@ def test_units_of_a_tail_that_is_in_memory_too(tmp_path: Path) -> None:
     assert [unit[:2] for unit in UNIT.iter_unpack(data[:100])] == [(93 * n, 93) for n in range(5)]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("offset", [COUNT, COUNT + 1, COUNT + 4])
+def test_bits_behind_the_last_unit_are_no_message(root: Path, offset: int, killed: bool) -> None:
+    for bit in range(UNIT_SIZE * 8):
+        flip(root, offset, bit)
+        if killed:
+            (root / "abort").touch()
+        store = open_small(root)
+        assert (store.max_offset("T", 0), store.next_offset("T", 0)) == (COUNT, COUNT), bit
+        assert bodies(store) == all_bodies()
+        store.close()
+        with queue_file(root, offset).open("r+b") as file:
+            file.seek(offset % FILE_UNITS * UNIT_SIZE)
+            file.write(bytes(UNIT_SIZE))
+
+
 # Lost
 
 
