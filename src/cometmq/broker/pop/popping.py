@@ -35,7 +35,6 @@ from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.record import QUEUE_OFFSET_AT
 from cometmq.wire.requests.pop import PopMessage, PopMessageReply
 
 COUNT_MAX: Final = 32
@@ -225,7 +224,7 @@ class Popping:
         if again is not None:
             offset, room = again, 1
         found = self._read(pop, topic, queue_id, offset, room)
-        if again is not None and found is not None and self._offsets_of(topic, queue_id, again, found)[:1] != [again]:
+        if again is not None and found is not None and list(found.offsets[:1]) != [again]:
             self._buffer.drop(topic, group, queue_id, [again])  # it is gone, or not wanted any more
             pop.rest_count += 1
             return
@@ -260,7 +259,7 @@ class Popping:
         request = pop.request
         group = request.consumer_group
         count = len(found.ranges)
-        offsets = self._offsets_of(topic, queue_id, offset, found)
+        offsets = list(found.offsets)
         if request.order:
             pop.order_counts.append(
                 self._order_infos.update(
@@ -281,17 +280,11 @@ class Popping:
             )
             self._buffer.add(point, pop.revive_queue, found.next_offset)
             self._inflight.handed_out(topic, group, queue_id, count)
-        pop.parts.append(Part(topic, queue_id, offset, found.ranges, is_retry))
+        pop.parts.append(Part(topic, queue_id, offset, found, is_retry))
         pop.start_offsets.append(handle.start_offset_info(topic, queue_id, offset))
         pop.msg_offsets.append(handle.msg_offset_info(topic, queue_id, offsets))
         pop.count += count
         pop.is_cold = pop.is_cold or found.cold
-
-    def _offsets_of(self, topic: str, queue_id: int, offset: int, found: ReadResult) -> list[int]:
-        offsets = self._store.offsets_of(topic, queue_id, offset, found)
-        if offsets is None:  # the log knows, too
-            offsets = [_QUEUE_OFFSET.unpack_from(one, QUEUE_OFFSET_AT)[0] for one in self._store.slices(found.ranges)]
-        return offsets
 
     def close(self) -> None:
         self._warming.close()
