@@ -207,7 +207,8 @@ async def test_a_consumer_goes_on_at_the_slave_and_then_at_its_master(tmp_path: 
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
         assert heard.keys() == {*messages, b"new"}
-        assert sum(times - 1 for times in heard.values()) <= 16, "at least once, rarely more"
+        repeated = sum(times - 1 for times in heard.values())
+        assert repeated <= before + 16, "what was consumed since the slave copied the offsets, and what was out"
         assert await refused(brokers, SLAVE)
 
 
