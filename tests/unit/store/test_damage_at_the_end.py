@@ -58,6 +58,9 @@ def content(root: Path) -> dict[str, bytes]:
 
 
 def check(root: Path, *more: str) -> int:
+    topics = root / "config" / "topics.json"
+    topics.parent.mkdir(exist_ok=True)
+    topics.write_text("{}")
     config = root.with_name(f"{root.name}.conf")
     config.write_text("maxHashSlotNum=16\nmaxIndexNum=64\nmappedFileSizeCommitLog=4096\n")
     return main(["store", "check" if not more else "repair", str(root), "-c", str(config), *more[1:]])
