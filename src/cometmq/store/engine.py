@@ -193,7 +193,7 @@ class Store:
                 while self.dispatch_waits:
                     self.dispatch()
                 clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
-                if self._index is not None and self._index.fault is not None:
+                if self._index is not None and self._index.incomplete:
                     clean = False  # only the replay after an unclean stop brings back what the index lacks
             if clean:
                 self._checkpoint.close()
@@ -441,8 +441,8 @@ class Store:
 
     def _disk_full_text(self) -> str:
         return (
-            f"the disk of {self.config.store_path_root_dir} is nearly full "
-            f"(diskSpaceWarningLevelRatio {self.config.disk_space_warning_level_ratio} %): "
+            f"the disk is full: that of {self.config.store_path_root_dir} is used beyond "
+            f"{self.config.disk_space_warning_level_ratio} % (diskSpaceWarningLevelRatio); "
             "free space or lower fileReservedTime, and sending works again"
         )
 

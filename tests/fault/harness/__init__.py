@@ -6,6 +6,8 @@
     failing_disk.py  a file system whose n-th call fails
     workload.py      everything a store does, as one seeded run on a file system
     traffic.py       senders and a reader on a broker process, with the ledger beside them
+    steady.py        a sender at an even pace and a reader whose every wait is noted
+    keys.py          the index, asked for every acknowledged message
     delayed.py       messages for later that are under way while the broker ends
     pair.py          a master and its slave as processes, and how far each is
     damage.py        a killed store as bytes, to be torn, flipped and robbed, and what it must still serve
