@@ -13,6 +13,7 @@
     traced_broker.py a broker process one of whose system calls fails
     warm.py          processes forked from one that has imported everything, to be killed by the thousand
     consumer.py      a consumer process that writes down what it consumes, to be killed
+    heard.py         what consumers have written down, and whether what came again might
     restarting.py    starting a killed broker again on its port
     capabilities.py  what a test needs from the machine; what is missing is counted, and the count is held
 
