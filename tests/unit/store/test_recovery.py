@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -338,4 +339,20 @@ def test_an_empty_file_of_a_new_queue_costs_no_replay_of_the_whole_log(tmp_path:
     assert segments > 2
     assert max(totals) < segments * store.config.mapped_file_size_commit_log
     assert bodies(store, queue_id=7) == [b"first"]
+    store.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_store_times_go_on_where_the_clock_was_set_back_by_a_month(tmp_path: Path, clean: bool) -> None:
+    """So far ahead of the clock, a store time would else count as damaged."""
+    clock = HandClock()
+    clock.ms = int(time.time() * 1000) + 40 * 24 * 3_600_000
+    store = open_small(tmp_path, clock=clock)
+    latest_ms = send(store, b"before").store_time_ms
+    settle(store)
+    store.maintain(thorough=True)
+    store.close() if clean else store.abandon()
+    clock.ms = int(time.time() * 1000)
+    store = open_small(tmp_path, clock=clock)
+    assert send(store, b"after").store_time_ms == latest_ms
     store.close()
