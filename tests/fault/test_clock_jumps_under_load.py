@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -167,8 +168,13 @@ async def times_of_the_log(address: str, traffic: Traffic) -> list[str]:
     records = [record for queue in traffic.queues for record in await read_all(channel, *queue)]
     records += await read_all(channel, TOPIC, 0)
     channel.close()
-    times = [record.store_time_ms for record in sorted(records, key=lambda record: record.physical_offset)]
-    return [] if times == sorted(times) else ["store times decrease"]
+    records.sort(key=lambda record: record.physical_offset)
+    return [
+        f"the message at {after.physical_offset} was stored {before.store_time_ms - after.store_time_ms} ms before "
+        f"that at {before.physical_offset}"
+        for before, after in pairwise(records)
+        if after.store_time_ms < before.store_time_ms
+    ]
 
 
 async def read_all(channel: Channel, topic: str, queue_id: int) -> list[Record]:
