@@ -93,6 +93,7 @@ async def test_consumers_that_die(tmp_path: Path) -> None:
                     row.violations.append(f"never consumed: {sorted(wanted - workers.heard().times.keys())[:20]}")
                 heard = workers.heard()
                 heard.judge(row)
+                judge_waits(heard, sender, row)
                 row.add(sent=len(wanted))
                 if strangers := heard.times.keys() - wanted - {f"j{len(wanted)}"}:
                     row.violations.append(f"never sent: {sorted(strangers)[:20]}")
@@ -101,17 +102,32 @@ async def test_consumers_that_die(tmp_path: Path) -> None:
                     workers.kill(number)
 
 
+def judge_waits(heard: Heard, sender: Sender, row: Row) -> None:
+    """Where a queue has an owner its messages do not wait: so soon after each death it had one again."""
+    waits_s = [
+        (min(heard.times[name])[0] - sent_s, name)
+        for number, sent_s in enumerate(sender.sent_s)
+        if (name := f"j{number}") in heard.times
+    ]
+    longest_s, name = max(waits_s)
+    row.numbers["longest_until_consumed_s"] = round(longest_s, 2)
+    if longest_s > OWNERS_WITHIN_S:
+        row.violations.append(f"{name} waited {longest_s:.1f} s for an owner of its queue")
+
+
 class Sender:
     """Sends some hundred messages a second until it is told to stop; `count` are acknowledged, one more may be."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer, self._topic = producer, topic
         self.count = 0
+        self.sent_s: list[float] = []  # when, in the order of their numbers
         self._task = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
         while True:
             for _ in range(5):
+                self.sent_s.append(time.monotonic())
                 await self._producer.send(Message(self._topic, b"j%d" % self.count))
                 self.count += 1
             await asyncio.sleep(0.01)
