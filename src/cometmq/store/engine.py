@@ -489,9 +489,9 @@ class Store:
         return self._index.last_update if self._index is not None else (0, 0)
 
     @property
-    def earliest_message_time_ms(self) -> int:
-        """Store time of the oldest message in the log; -1 if there is none."""
-        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN)
+    def store_times_ms(self) -> tuple[int, int]:
+        """Store times of the oldest message in the log (-1: there is none) and of the newest, which is the latest."""
+        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN), self._log.last_store_time_ms
 
     @property
     def disk_ratios(self) -> tuple[float, float]:
