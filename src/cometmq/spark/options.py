@@ -35,7 +35,7 @@ READING: Final = (
 )  # fmt: skip
 # A table that was created with `USING rocketmq` is read and written with the same options.
 WRITING: Final = (
-    "topic", "guarantee", "sinkLog", "idColumn", "producerGroup", "writeId",
+    "topic", "guarantee", "sinkLog", "firstBatch", "idColumn", "producerGroup", "writeId",
 )  # fmt: skip
 # What Spark itself adds to the options of a table or of a stream.
 ADDED: Final = ("path", "serialization.format", "provider", "checkpointLocation", "queryName")

@@ -14,7 +14,8 @@ from cometmq.client.message import check_topic
 from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument, InvalidName
 from cometmq.spark.options import READING, WRITING, Words, client_of, group_of
-from cometmq.spark.sink_log import NAME, SinkLog
+from cometmq.spark.sink_log import WRITES, SinkLog
+from cometmq.spark.sink_manifest import NAME
 
 AT_LEAST_ONCE: Final = "at-least-once"
 EXACTLY_ONCE: Final = "exactly-once"
@@ -31,7 +32,9 @@ class WriteOptions:
     id_column: str | None
     group: str
     sink_log: str | None  # of exactly-once, which has one
+    first_batch: int  # that a query may begin to use its log with
     write_id: str  # of a batch write; a stream has its query's id
+    is_named: bool  # and so may be started again
 
     @property
     def exactly_once(self) -> bool:
@@ -81,5 +84,14 @@ class WriteOptions:
             id_column=words.text("idColumn"),
             group=group,
             sink_log=sink_log if exactly else None,
-            write_id=f"write-{write_id or uuid4().hex}",
+            first_batch=_first_batch(words, is_stream=is_stream, exactly=exactly),
+            write_id=f"{WRITES}{write_id or uuid4().hex}",
+            is_named=write_id is not None,
         )
+
+
+def _first_batch(words: Words, *, is_stream: bool, exactly: bool) -> int:
+    first = words.number("firstBatch", at_least=0)
+    if first is not None and not (is_stream and exactly):
+        raise InvalidArgument("the option firstBatch is of streams with guarantee=exactly-once")
+    return first or 0
