@@ -86,15 +86,7 @@ class SinkLog:
     @classmethod
     def at(cls, where: str) -> Self:
         """The log at a path or file: address, made if it is not there."""
-        parts = urlsplit(where)
-        if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc not in ("", "localhost")):
-            raise InvalidArgument(
-                f"the option sinkLog is {where!r}; a path that the driver reaches as a file is needed (a local disk, "
-                "or a mounted file system with hard links): a manifest must be on the disk, and must never be replaced"
-            )
-        folder = Path(unquote(parts.path) if parts.scheme == "file" else where)
-        if not folder.is_absolute():
-            raise InvalidArgument(f"the option sinkLog is {where!r}; an absolute path is needed: drivers come and go")
+        folder = folder_of(where)
         with _said(folder):
             make_folder(folder)
         return cls(folder)
@@ -295,6 +287,20 @@ class SinkLog:
 
     def _path(self, query: str, batch: int, ending: str) -> Path:
         return self.folder / query / f"{batch:020}{ending}"
+
+
+def folder_of(where: str) -> Path:
+    """The folder that the option sinkLog means."""
+    parts = urlsplit(where)
+    if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc not in ("", "localhost")):
+        raise InvalidArgument(
+            f"the option sinkLog is {where!r}; a path that the driver reaches as a file is needed (a local disk, or a "
+            "mounted file system with hard links): a manifest must be on the disk, and must never be replaced"
+        )
+    folder = Path(unquote(parts.path) if parts.scheme == "file" else where)
+    if not folder.is_absolute():
+        raise InvalidArgument(f"the option sinkLog is {where!r}; an absolute path is needed: drivers come and go")
+    return folder
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from cometmq.client.message import check_topic
 from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument, InvalidName
 from cometmq.spark.options import READING, WRITING, Words, client_of, group_of
-from cometmq.spark.sink_log import WRITES, SinkLog
+from cometmq.spark.sink_log import WRITES, SinkLog, folder_of
 from cometmq.spark.sink_manifest import NAME
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -48,31 +48,8 @@ class WriteOptions:
     def of(cls, given: Mapping[str, str], *, is_stream: bool) -> WriteOptions:
         """Read and check everything."""
         words = Words(given)
-        words.check_known((*READING, *WRITING))
-        topic = words.text("topic")
-        if topic is not None:
-            try:
-                check_topic(topic)
-            except InvalidName as fault:
-                raise InvalidArgument(f"the option topic: {fault}") from None
-        sink_log = words.text("sinkLog")
-        exactly = words.one_of("guarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE) == EXACTLY_ONCE
-        if exactly and sink_log is None:
-            raise InvalidArgument(
-                "guarantee=exactly-once needs the option sinkLog: a folder that every driver of this query reaches, "
-                "where it writes down what a batch consists of before it is delivered"
-            )
-        if sink_log is not None and not exactly:
-            raise InvalidArgument("the option sinkLog is of guarantee=exactly-once")
-        write_id = words.text("writeId")
-        if write_id is not None and (is_stream or not exactly):
-            raise InvalidArgument(
-                "the option writeId is of batch writes with guarantee=exactly-once: it names one of them"
-            )
-        if write_id is not None and NAME.fullmatch(write_id) is None:
-            raise InvalidArgument(
-                f"the option writeId is {write_id!r}; letters, digits, _ . and - are possible, 100 of them"
-            )
+        exactly = check_words(words, is_stream=is_stream)
+        topic, sink_log, write_id = words.text("topic"), words.text("sinkLog"), words.text("writeId")
         group = group_of(words, "producerGroup")
         if group is None:
             group = f"spark-{SinkLog.at(sink_log).id[:16]}" if exactly and sink_log is not None else "spark-sink"
@@ -84,14 +61,42 @@ class WriteOptions:
             id_column=words.text("idColumn"),
             group=group,
             sink_log=sink_log if exactly else None,
-            first_batch=_first_batch(words, is_stream=is_stream, exactly=exactly),
+            first_batch=words.number("firstBatch", at_least=0) or 0,
             write_id=f"{WRITES}{write_id or uuid4().hex}",
             is_named=write_id is not None,
         )
 
 
-def _first_batch(words: Words, *, is_stream: bool, exactly: bool) -> int:
-    first = words.number("firstBatch", at_least=0)
-    if first is not None and not (is_stream and exactly):
+def check_words(words: Words, *, is_stream: bool) -> bool:
+    """What can be checked without a server and a disk; returns whether exactly-once is meant."""
+    words.check_known((*READING, *WRITING))
+    topic = words.text("topic")
+    if topic is not None:
+        try:
+            check_topic(topic)
+        except InvalidName as fault:
+            raise InvalidArgument(f"the option topic: {fault}") from None
+    sink_log = words.text("sinkLog")
+    exactly = words.one_of("guarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE) == EXACTLY_ONCE
+    if exactly and sink_log is None:
+        raise InvalidArgument(
+            "guarantee=exactly-once needs the option sinkLog: a folder that every driver of this query reaches, "
+            "where it writes down what a batch consists of before it is delivered"
+        )
+    if sink_log is not None:
+        if not exactly:
+            raise InvalidArgument("the option sinkLog is of guarantee=exactly-once")
+        folder_of(sink_log)
+    if "firstBatch" in words and not (is_stream and exactly):
         raise InvalidArgument("the option firstBatch is of streams with guarantee=exactly-once")
-    return first or 0
+    write_id = words.text("writeId")
+    if write_id is not None and (is_stream or not exactly):
+        raise InvalidArgument("the option writeId is of batch writes with guarantee=exactly-once: it names one of them")
+    if write_id is not None and NAME.fullmatch(write_id) is None:
+        raise InvalidArgument(
+            f"the option writeId is {write_id!r}; letters, digits, _ . and - are possible, 100 of them"
+        )
+    group_of(words, "producerGroup")
+    words.number("retryTimeoutMs", at_least=0)
+    words.number("firstBatch", at_least=0)
+    return exactly
