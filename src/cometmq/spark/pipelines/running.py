@@ -46,8 +46,11 @@ WRITTEN_EVERY_S: Final = 1.0
 class Run:
     """A run, or with `dry` only the proof that it could be one."""
 
-    def __init__(self, project: Project, where: str, display: Display, *, dry: bool = False) -> None:
+    def __init__(
+        self, project: Project, where: str, display: Display, *, dry: bool = False, charts: Path | None = None
+    ) -> None:
         self.project = project
+        self._charts = charts or project.storage / "charts"
         self._where = where
         self._display = display
         self._dry = dry
@@ -218,7 +221,7 @@ class Run:
 
         try:
             tables = {name: table(name) for name in names}
-            return draw_charts(tables, self.project.storage / "charts")
+            return draw_charts(tables, self._charts)
         except Exception as fault:
             raise ClientError(f"the charts were not drawn: {sentence_of(str(fault))}") from None
 
