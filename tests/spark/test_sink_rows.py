@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from cometmq.errors import InvalidArgument
 from cometmq.spark.sink import Plan, batch_writer, stream_writer
-from cometmq.spark.sink_log import Attempt, Manifest, Mark
+from cometmq.spark.sink_manifest import Attempt, Manifest, Mark
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, Ids, Row
 
@@ -66,6 +66,7 @@ def columns(text: str) -> StructType:
         ({"guarantee": "once"}, "at-least-once or exactly-once is possible"),
         ({"guarantee": "exactly-once"}, "needs the option sinkLog"),
         ({"sinkLog": "/nowhere"}, "sinkLog is of guarantee=exactly-once"),
+        ({"firstBatch": "7"}, "firstBatch is of streams with guarantee=exactly-once"),
         ({"writeId": "day-1"}, "writeId is of batch writes with guarantee=exactly-once"),
         ({"producerGroup": "no group!"}, "producerGroup"),
         ({"retryTimeoutMs": "soon"}, "whole number"),
@@ -214,7 +215,8 @@ NAMES = st.text("abc-0123456789", min_size=1, max_size=8)
 ATTEMPTS = st.builds(
     Attempt, st.integers(0, 1000), NAMES, st.lists(NAMES).map(tuple), st.dictionaries(NAMES, st.binary(min_size=1))
 )
-MANIFESTS = st.builds(Manifest, NAMES, st.integers(0, 1 << 40), NAMES, st.lists(ATTEMPTS, max_size=4).map(tuple))
+COUNTS = st.integers(0, 1 << 40)
+MANIFESTS = st.builds(Manifest, NAMES, COUNTS, NAMES, COUNTS, st.lists(ATTEMPTS, max_size=4).map(tuple))
 
 
 @given(MANIFESTS)
