@@ -13,7 +13,7 @@ from uuid import uuid4
 from cometmq.client.message import check_topic
 from cometmq.client.options import ClientOptions
 from cometmq.errors import InvalidArgument, InvalidName
-from cometmq.spark.connecting import client_of
+from cometmq.spark.connecting import CONNECTING, client_of
 from cometmq.spark.options import WRITING, Words, group_of
 from cometmq.spark.sink_log import WRITES, SinkLog, folder_of
 from cometmq.spark.sink_manifest import NAME
