@@ -59,8 +59,7 @@ def columns(text: str) -> StructType:
     ("options", "reason"),
     [
         ({"topc": "orders"}, "no option 'topc': did you mean topic"),
-        ({"secretKey": "s"}, "neither signs requests nor speaks TLS"),
-        ({"tls.enable": "true"}, "neither signs requests nor speaks TLS"),
+        ({"secretKey": "s"}, "accessKey and secretKey go together"),
         ({"topic": "not a topic"}, "the option topic"),
         ({"namesrvAddr": ""}, "namesrvAddr is empty"),
         ({"guarantee": "once"}, "at-least-once or exactly-once is possible"),
