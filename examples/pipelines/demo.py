@@ -66,7 +66,7 @@ async def trade(namesrv: str, seed: int) -> int:
 def run_pipeline(project: Path, namesrv: str) -> int:
     """A folder with two ready-made pipelines and a chart of our own; returns the exit code of the run."""
     settings = {"namesrv": namesrv, "topic": "orders", "left": "orders", "right": "payments"}
-    settings |= {"path": str(project / "archive"), "group": "shop-archive"}
+    settings |= {"path": str(project / "archive"), "group": "shop-archive", "maxOffsetsPerTrigger": "200000"}
     init_project(str(project), "join", {f"cometmq.{key}": value for key, value in settings.items()})
     (project / "transformations" / "archive.py").write_text(ready_file("archive").read_text())
     (project / "transformations" / "paid_after.py").write_text(CHART)

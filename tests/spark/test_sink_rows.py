@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 from pickle import dumps
@@ -26,11 +27,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from cometmq.client.message import Receipt
 from cometmq.errors import InvalidArgument
 from cometmq.spark.sink import Plan, batch_writer, stream_writer
 from cometmq.spark.sink_manifest import Attempt, Manifest, Mark
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, Ids, Row
+from cometmq.spark.sink_sending import Piece, TaskSender
+from cometmq.wire.bodies.positions import Position, unpack_positions
 
 GOOD = {"namesrvAddr": "127.0.0.1:9876", "topic": "orders"}
 EXACT = {**GOOD, "guarantee": "exactly-once"}
@@ -242,3 +246,27 @@ def test_marks_that_no_sink_wrote(text: str) -> None:
 def test_marks_come_back() -> None:
     mark = Mark("write-day_1.2", 3, 4, "abc")
     assert Mark.parse(mark.text) == mark
+
+
+def test_a_task_keeps_a_few_bytes_of_each_row(tmp_path: Path) -> None:
+    """Where its half messages stand, for the manifest: as many as a partition has rows."""
+    plan = Plan(WriteOptions.of({**EXACT, "sinkLog": str(tmp_path)}, is_stream=True), Columns({}, None, "orders"), {})
+    sender = TaskSender(plan.options, plan.columns, Piece("query", 0, 0))
+    count, size = 50_000, 1_000
+
+    def receipts(first: int) -> list[Receipt]:
+        return [
+            Receipt("id", "orders", "broker-a", 0, row, f"7F00000100002A9F{row * 300:016X}")
+            for row in range(first, first + size)
+        ]
+
+    sender._take(receipts(0))
+    tracemalloc.start()
+    for first in range(size, size + count, size):
+        sender._take(receipts(first))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 8 * count
+    assert sender.count == count + size
+    (places,) = sender._written.places.values()
+    assert unpack_positions(places)[-1] == Position(count + size - 1, (count + size - 1) * 300)
