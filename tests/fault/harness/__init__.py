@@ -17,4 +17,5 @@
     capabilities.py  what a test needs from the machine; what is missing is counted, and the count is held
 
 `make test` runs trimmed numbers with a fixed seed; `make fault` all of them, with a seed of its own or FAULT_SEED.
+A run is repeated by its FAULT_SHARE and FAULT_SEED together; each row prints both.
 """
