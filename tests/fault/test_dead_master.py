@@ -96,7 +96,7 @@ class Brokers:
         self, running: ExitStack, folder: Path, name: str, conf: dict[str, object], kind: Kind = "comet"
     ) -> BrokerProcess:
         make = CometBroker if kind == "comet" else JavaBroker
-        broker = make(folder, [self.namesrv.addr], conf={**self._conf, **conf}, name=name)
+        broker = make(folder, [self.namesrv.addr], flush="SYNC_FLUSH", conf={**self._conf, **conf}, name=name)
         running.callback(broker.kill)
         return broker.start()
 
