@@ -8,6 +8,7 @@
     traffic.py       senders and a reader on a broker process, with the ledger beside them
     delayed.py       messages for later that are under way while the broker ends
     pair.py          a master and its slave as processes, and how far each is
+    two_masters.py   a master with its slave, and another master, as processes
     damage.py        a killed store as bytes, to be torn, flipped and robbed, and what it must still serve
     sick_broker.py   a broker process whose disk is slow or failing when told so
     traced_broker.py a broker process one of whose system calls fails
