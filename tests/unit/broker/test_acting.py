@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from tests.unit.broker.group_kit import ACTING, Group, group, until
 
 from cometmq import Decision, Message, Producer
@@ -15,6 +16,7 @@ from cometmq.model import properties
 from cometmq.model.names import HALF_TOPIC
 from cometmq.model.queue import MessageQueue
 from cometmq.net.pool import connect
+from cometmq.testing.chaos_proxy import ChaosProxy
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.cluster import decode_member_group
 from cometmq.wire.bodies.queues import QueuesToLock, decode_locked_queues
@@ -22,7 +24,7 @@ from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
-from cometmq.wire.requests.admin import CreateGroup, CreateTopic
+from cometmq.wire.requests.admin import CreateGroup, CreateTopic, GetAllGroupConfig
 from cometmq.wire.requests.consume import (
     GetMaxOffset,
     OffsetReply,
@@ -282,6 +284,47 @@ async def test_open_transactions_are_asked_about_by_another_master(tmp_path: Pat
         passed = await brokers.ask(A, QueryConsumerOffset(HALF_TOPIC, 0, "CID_RMQ_SYS_TRANS"))
         assert OffsetReply.read(passed.ext).offset == 1  # the master does not ask about it again
         assert (await bodies(brokers, A)).count(b"half") + (await bodies(brokers, B)).count(b"half") == 1
+
+
+async def test_a_slave_that_lags_does_what_its_log_does_not_show_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master says how far it is while the stream stands still: what it did since has not come here."""
+    monkeypatch.setattr("cometmq.broker.ha.metadata.OFTEN_S", 0.1)
+    monkeypatch.setattr("cometmq.broker.ha.metadata.EVERY_S", 0.1)
+    quick = {"transactionCheckInterval": "300", "transactionTimeOut": "300"}
+    async with group(tmp_path, **ACTING, **quick) as brokers:
+        master = await brokers.start(A)
+        async with ChaosProxy(master.ha_address) as proxy:
+            await brokers.start(SLAVE, haMasterAddress=proxy.address)
+            await brokers.start(B)
+            await make_topic(brokers, A, B)
+            await send(brokers, A, b"level", DELAY="2")
+            await send(brokers, A, b"timed", TIMER_DELAY_MS="2000")
+            await send(brokers, A, b"half", TRAN_MSG="true", PGROUP="tp")
+            for topic, queue_id in (("SCHEDULE_TOPIC_XXXX", 1), ("rmq_sys_wheel_timer", 0), (HALF_TOPIC, 0)):
+                await replicated(brokers, topic, queue_id)
+            proxy.swallows = True
+            namesrv = brokers.name_server.address
+            async with Producer("tp", namesrv=namesrv, checker=lambda _: Decision.COMMIT) as producer:
+                await producer.send(Message("T", b"plain"))  # to the one as to the other
+                await producer.send(Message("T", b"plain"))
+                await until(lambda: _has(brokers, A, {b"level", b"timed", b"half"}), "the master has done all")
+                await until(lambda: passed(brokers, HALF_TOPIC), "the master knows the transaction to be over")
+                for number in range(2):  # tables are copied one after the other: in the next round all are
+                    await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": f"mark{number}"}))
+                    await until(lambda name=f"mark{number}": knows_group(brokers, SLAVE, name), "tables were copied")
+                await brokers.stop(A)
+                await until(lambda: _has(brokers, B, {b"level", b"timed", b"half"}), "the slave had it done again")
+
+
+async def passed(brokers: Group, topic: str) -> bool:
+    asked = await brokers.ask(A, QueryConsumerOffset(topic, 0, "CID_RMQ_SYS_TRANS"))
+    return OffsetReply.read(asked.ext).offset > 0
+
+
+async def knows_group(brokers: Group, name: str, wanted: str) -> bool:
+    return wanted in fastjson.loads((await brokers.ask(name, GetAllGroupConfig())).body)["subscriptionGroupTable"]
 
 
 async def test_in_strict_mode_a_queue_is_locked_by_most_replicas(tmp_path: Path) -> None:

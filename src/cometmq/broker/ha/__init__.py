@@ -49,10 +49,10 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
     tables = [
         Replicated("topics", GetAllTopicConfig(), core.topics.follow),
         Replicated("groups", GetAllGroupConfig(), core.groups.follow),
-        Replicated("consumer offsets", GetAllConsumerOffset(), core.offsets.follow),
+        Replicated("consumer offsets", GetAllConsumerOffset(), core.offsets.follow, of_the_log=True),
         *core.replicated,
     ]
-    metadata = Metadata(tables, pool, lambda: slave.master_address)
+    metadata = Metadata(tables, pool, lambda: slave.master_address, lambda: core.store.written_offset)
     slave.before_connect = metadata.ask
 
     def go_on() -> None:
@@ -61,6 +61,7 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
 
     followed.wait_for_topics(core.topics.__contains__, metadata.ask_soon)
     metadata.on_topics = go_on
+    core.durability.on_confirmed.append(metadata.log_has_grown)
     slave.start()
     metadata.start()
     core.closing.push_async_callback(slave.close)

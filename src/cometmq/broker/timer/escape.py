@@ -68,7 +68,8 @@ class TimerEscape:
         self._bridge = bridge
         self._clock = clock
         self._keys_with_topic = keys_with_topic
-        self._scan_from = self._followed_at = store.written_offset
+        self._scan_from = checkpoint.scan_offset or 0  # the whole log, if the master has never said how far it is
+        self._followed_at = store.written_offset
         self._next = 0  # offset of the timer topic
         self._waiting: list[Waiting] = []
         self._gone: set[int] = set()  # CommitLog offsets of what was delivered or rolled
