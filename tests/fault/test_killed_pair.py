@@ -51,11 +51,15 @@ async def live(row: Row, lives: Iterator[int], folder: Path, role: str) -> None:
         with ExitStack() as running:
             pair = await asyncio.to_thread(start_pair, home, running, ROLES[role])
             traffic = Traffic(Ledger(home / "ledger.jsonl"))
+            running.callback(traffic.ledger.close)
+            async with traffic.flowing(pair[MASTER].addr):
+                await traffic.grows()
+            await caught_up(*pair)
+            await held(pair[SLAVE], traffic)  # that is when it knows the topic
             for number in range(first, min(first + LIFE_ROUNDS, row.count)):
                 faults = await die_and_come_back(row, number, pair, traffic, role)
                 row.violations += [f"round {number}: {fault}" for fault in faults]
                 row.step()
-            traffic.ledger.close()
         row.add(sent=traffic.sent, acknowledged=traffic.acknowledged, sending_s=round(traffic.sending_s, 2))
         row.add(**{f"status_{code}": count for code, count in sorted(traffic.statuses.items()) if code})
         if not row.violations:

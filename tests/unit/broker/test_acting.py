@@ -318,6 +318,24 @@ async def test_a_slave_that_lags_does_what_its_log_does_not_show_as_done(
                 await until(lambda: _has(brokers, B, {b"level", b"timed", b"half"}), "the slave had it done again")
 
 
+async def test_what_the_master_delivered_is_not_repeated_however_late_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cometmq.broker.ha.metadata.OFTEN_S", 0.1)
+    monkeypatch.setattr("cometmq.broker.ha.metadata.EVERY_S", 0.1)
+    async with group(tmp_path, **ACTING, timerFlushIntervalMs="3600000") as brokers:
+        await acting_group(brokers)
+        await send(brokers, A, b"soon", TIMER_DELAY_MS="500")
+        await send(brokers, A, b"later", TIMER_DELAY_MS="6000")
+        await replicated(brokers, "T")
+        for number in range(3):
+            await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": f"mark{number}"}))
+            await until(lambda name=f"mark{number}": knows_group(brokers, SLAVE, name), "tables were copied")
+        await brokers.stop(A)
+        await until(lambda: _has(brokers, B, {b"later"}), "the slave acts")
+        assert await bodies(brokers, B) == [b"later"]
+
+
 async def passed(brokers: Group, topic: str) -> bool:
     asked = await brokers.ask(A, QueryConsumerOffset(topic, 0, "CID_RMQ_SYS_TRANS"))
     return OffsetReply.read(asked.ext).offset > 0

@@ -74,7 +74,7 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     escape = TimerEscape(files.checkpoint, core.store, core.reader, core.bridge, core.clock, keys_with_topic=with_topic)
     core.duties.add("timed messages", escape.run)
     core.replicated.append(
-        Replicated("timer progress", GetTimerCheckPoint(), escape.follow, often=True, of_the_log=True)
+        Replicated("timer progress", GetTimerCheckPoint(True), escape.follow, often=True, of_the_log=True)
     )
     service = TimerService(files, core.store, core.messages, core.reader, core.durability, metrics, core.clock)
     core.taken_back.append(Replicated("timer progress", GetTimerCheckPoint(), service.take_back))

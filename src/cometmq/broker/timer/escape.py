@@ -68,8 +68,6 @@ class TimerEscape:
         self._bridge = bridge
         self._clock = clock
         self._keys_with_topic = keys_with_topic
-        self._scan_from = checkpoint.scan_offset or 0  # the whole log, if the master has never said how far it is
-        self._followed_at = store.written_offset
         self._next = 0  # offset of the timer topic
         self._waiting: list[Waiting] = []
         self._gone: set[int] = set()  # CommitLog offsets of what was delivered or rolled
@@ -77,17 +75,16 @@ class TimerEscape:
         self._held_up = ""
 
     def follow(self, data: bytes) -> None:
-        """What stood in the log when the master was asked the time before is in its progress for certain."""
+        """Be as far as the master is, or as we were in its stead."""
         read_time_ms = self._checkpoint.read_time_ms
         self._checkpoint.follow(data)
-        self._checkpoint.read_time_ms = max(self._checkpoint.read_time_ms, read_time_ms)  # we may have acted since
-        self._scan_from, self._followed_at = self._followed_at, self._store.written_offset
-        self._checkpoint.scan_offset = self._scan_from  # for a start as master
+        self._checkpoint.read_time_ms = max(self._checkpoint.read_time_ms, read_time_ms)
 
     async def run(self) -> None:
         self._next = self._store.min_offset(TIMER_TOPIC, QUEUE_ID)
         self._waiting, self._recalled = [], set()
-        self._gone = {mark.physical_offset for mark in delivered_since(self._store, self._scan_from, TIMER_SOURCE)}
+        since = self._checkpoint.scan_offset or 0  # the whole log, if nobody has ever said more
+        self._gone = {mark.physical_offset for mark in delivered_since(self._store, since, TIMER_SOURCE)}
         while True:
             await self._read()
             await self._escape_due()
