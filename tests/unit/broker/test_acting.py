@@ -35,7 +35,7 @@ from cometmq.wire.requests.consume import (
 )
 from cometmq.wire.requests.delay import GetAllDelayOffset
 from cometmq.wire.requests.members import LockBatchMq, UnlockBatchMq
-from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo
+from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo, NotifyMinBrokerIdChange
 from cometmq.wire.requests.send import SendMessageV2
 
 A, SLAVE, B = "broker-a", "broker-a-s", "broker-b"
@@ -334,6 +334,31 @@ async def test_what_the_master_delivered_is_not_repeated_however_late_it_says_so
         await brokers.stop(A)
         await until(lambda: _has(brokers, B, {b"later"}), "the slave acts")
         assert await bodies(brokers, B) == [b"later"]
+
+
+async def test_a_slave_that_is_told_otherwise_for_a_moment_repeats_nothing(tmp_path: Path) -> None:
+    """News of the group come by several ways, and old ones last: it ends what it does and begins again."""
+    many = 300
+    async with group(tmp_path, **ACTING) as brokers:
+        await acting_group(brokers)
+        await asyncio.gather(*(send(brokers, A, b"t%d" % n, TIMER_DELAY_MS="5000") for n in range(many)))
+        await asyncio.gather(*(send(brokers, A, b"h%d" % n, TRAN_MSG="true", PGROUP="tp") for n in range(many)))
+        for topic in ("rmq_sys_wheel_timer", HALF_TOPIC):
+            await replicated(brokers, topic)
+        await brokers.stop(A)
+        for topic in (HALF_TOPIC, "T"):
+            await until(lambda topic=topic: has_count(brokers, topic, many // 10), "the slave is in the midst of it")
+            await brokers.ask(SLAVE, NotifyMinBrokerIdChange(0, min_broker_addr="127.0.0.1:1"))
+            assert await count(brokers, B, topic) < many, "it is not in the midst of it any more"
+        for topic in ("T", HALF_TOPIC):
+            await until(lambda topic=topic: has_count(brokers, topic, many), "the slave brings all")
+        await asyncio.sleep(1.5)  # time for a repetition
+        for topic in ("T", HALF_TOPIC):
+            assert await count(brokers, B, topic) <= many + 2, "what was under way, each time it ended"
+
+
+async def has_count(brokers: Group, topic: str, wanted: int) -> bool:
+    return await count(brokers, B, topic) >= wanted
 
 
 async def passed(brokers: Group, topic: str) -> bool:

@@ -14,6 +14,8 @@ Mirrors: the parts of BrokerController that `enableSlaveActingMaster` switches o
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 
 LOOK_EVERY_S: Final = 0.3
+SETTLE_EVERY_S: Final = 0.02
+SETTLED_WITHIN_S: Final = 3.0  # then it is acted all the same: only the NameServers may have lost the master
 
 
 class Follower(Protocol):
@@ -58,6 +62,18 @@ def stand_by(core: Core, follower: Follower, wake_readers: Callable[[], None]) -
     group.link_is_up = lambda: follower.connected
     core.closing.push_async_callback(duties.close)
     core.closing.push_async_callback(GivenBack(core.offsets, lambda: follower.master_address).close)
+
+    def all_is_seen() -> bool:
+        store = core.store
+        return not (follower.connected or store.confirm_offset < store.written_offset or store.dispatch_behind_bytes)
+
+    async def settled() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLED_WITHIN_S):
+                while not all_is_seen():  # noqa: ASYNC110 (the stream, the disk and dispatch have no event in common)
+                    await asyncio.sleep(SETTLE_EVERY_S)
+
+    duties.settled = settled
 
     def master_is_here(ha_addr: str | None, addr: str | None) -> None:
         duties.end()
