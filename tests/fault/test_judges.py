@@ -83,7 +83,10 @@ def test_a_disk_that_lies_is_caught(quick_folder: Path, disk_kind: type[CrashDis
 
 def test_a_violation_fails_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAULT_SHARE", raising=False)  # no result of this
-    with pytest.raises(AssertionError, match="FAULT_SEED"), Row(0, "of nothing", trimmed=1, full=1) as row:
+    with (
+        pytest.raises(AssertionError, match="FAULT_SHARE= FAULT_SEED="),
+        Row(0, "of nothing", trimmed=1, full=1) as row,
+    ):
         row.violations.append("something is lost")
 
 
@@ -108,6 +111,13 @@ def test_what_may_come_again(monkeypatch: pytest.MonkeyPatch, times: list[tuple[
     heard.judge(row)
     assert (not row.violations) == may
     assert row.numbers["again_after_deaths"] + row.numbers["again_as_queues_moved"] == len(times) - 1
+
+
+def test_what_is_chosen_for_one_hangs_on_no_other() -> None:
+    row, again = (Row(0, "of several at a time", trimmed=2, full=2) for _ in range(2))
+    one, other = row.chance_of(0).random(), row.chance_of(1).random()
+    assert (again.chance_of(1).random(), again.chance_of(0).random()) == (other, one)
+    assert one != other
 
 
 def test_what_is_missing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

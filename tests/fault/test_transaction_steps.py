@@ -97,9 +97,9 @@ async def kill_again_and_again(row: Row, firsts: Iterator[int], folder: Path, fl
         if row.violations:
             return
         with WarmBroker(folder / str(first), [], flush=flush, conf=CONF) as broker:
-            trader = Trader()
+            trader, chance = Trader(), row.chance_of(first)
             for kill in range(first, min(first + FOLDER_KILLS, row.count)):
-                await trade_and_kill(broker, trader, row.chance.uniform(0.05, 1.0))
+                await trade_and_kill(broker, trader, chance.uniform(0.05, 1.0))
                 await asyncio.to_thread(start_again, broker, row)
                 row.violations += [f"kill {kill}: {fault}" for fault in await look(broker, trader)]
                 row.step()

@@ -10,6 +10,7 @@
     keys.py          the index, asked for every acknowledged message
     delayed.py       messages for later that are under way while the broker ends
     pair.py          a master and its slave as processes, and how far each is
+    two_masters.py   a master with its slave, and another master, as processes
     damage.py        a killed store as bytes, to be torn, flipped and robbed, and what it must still serve
     sick_broker.py   a broker process whose disk is slow or failing when told so
     jumping.py       server processes whose wall clock jumps when told so
@@ -21,4 +22,5 @@
     capabilities.py  what a test needs from the machine; what is missing is counted, and the count is held
 
 `make test` runs trimmed numbers with a fixed seed; `make fault` all of them, with a seed of its own or FAULT_SEED.
+A run is repeated by its FAULT_SHARE and FAULT_SEED together; each row prints both.
 """

@@ -66,7 +66,7 @@ class Group:
         self._ports: dict[str, int] = {}
         self.pool = Pool()
 
-    async def start(self, name: str) -> Broker:
+    async def start(self, name: str, **more: str) -> Broker:
         """`broker-a`, `broker-a-s` or `broker-b`."""
         is_slave = name.endswith("-s")
         values = {
@@ -77,6 +77,7 @@ class Group:
             "brokerRole": "SLAVE" if is_slave else "ASYNC_MASTER",
             "storePathRootDir": str(self._folder / name),
             "listenPort": str(self._ports.get(name, 0)),
+            **more,
         }
         broker = Broker(load_settings(values))
         await broker.start()

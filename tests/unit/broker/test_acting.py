@@ -34,13 +34,20 @@ from cometmq.errors import PeerRefused
 from cometmq.model.names import HALF_TOPIC
 from cometmq.model.queue import MessageQueue
 from cometmq.net.pool import connect
+from cometmq.testing.chaos_proxy import ChaosProxy
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.cluster import decode_member_group
 from cometmq.wire.bodies.queues import QueuesToLock, decode_locked_queues
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import decode_records
-from cometmq.wire.requests.admin import CreateGroup, CreateTopic, DeleteTopicInBroker, GetAllTopicConfig
+from cometmq.wire.requests.admin import (
+    CreateGroup,
+    CreateTopic,
+    DeleteTopicInBroker,
+    GetAllGroupConfig,
+    GetAllTopicConfig,
+)
 from cometmq.wire.requests.consume import (
     GetMaxOffset,
     OffsetReply,
@@ -51,7 +58,12 @@ from cometmq.wire.requests.consume import (
 )
 from cometmq.wire.requests.delay import GetAllDelayOffset
 from cometmq.wire.requests.members import LockBatchMq, UnlockBatchMq
-from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo, UnregisterBroker
+from cometmq.wire.requests.namesrv import (
+    GetBrokerMemberGroup,
+    GetRouteInfo,
+    NotifyMinBrokerIdChange,
+    UnregisterBroker,
+)
 
 SUSPEND = 2
 
@@ -402,6 +414,90 @@ async def test_a_slave_does_not_act_beside_a_living_master(tmp_path: Path, caplo
         await brokers.stop(A)
         await until(lambda: _has(brokers, B, {b"late"}), "the slave acts for a master that is gone")
         assert await bodies(brokers, B) == [b"late"]
+
+
+async def test_a_slave_that_lags_does_what_its_log_does_not_show_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master says how far it is while the stream stands still: what it did since has not come here."""
+    monkeypatch.setattr("cometmq.broker.ha.metadata.OFTEN_S", 0.1)
+    monkeypatch.setattr("cometmq.broker.ha.metadata.EVERY_S", 0.1)
+    quick = {"transactionCheckInterval": "300", "transactionTimeOut": "300"}
+    async with group(tmp_path, **ACTING, **quick) as brokers:
+        master = await brokers.start(A)
+        async with ChaosProxy(master.ha_address) as proxy:
+            await brokers.start(SLAVE, haMasterAddress=proxy.address)
+            await brokers.start(B)
+            await make_topic(brokers, A, B)
+            await send(brokers, A, b"level", DELAY="2")
+            await send(brokers, A, b"timed", TIMER_DELAY_MS="2000")
+            await send(brokers, A, b"half", TRAN_MSG="true", PGROUP="tp")
+            for topic, queue_id in (("SCHEDULE_TOPIC_XXXX", 1), ("rmq_sys_wheel_timer", 0), (HALF_TOPIC, 0)):
+                await replicated(brokers, topic, queue_id)
+            proxy.swallows = True
+            namesrv = brokers.name_server.address
+            async with Producer("tp", namesrv=namesrv, checker=lambda _: Decision.COMMIT) as producer:
+                await producer.send(Message("T", b"plain"))  # to the one as to the other
+                await producer.send(Message("T", b"plain"))
+                await until(lambda: _has(brokers, A, {b"level", b"timed", b"half"}), "the master has done all")
+                await until(lambda: passed(brokers, HALF_TOPIC), "the master knows the transaction to be over")
+                for number in range(2):  # tables are copied one after the other: in the next round all are
+                    await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": f"mark{number}"}))
+                    await until(lambda name=f"mark{number}": knows_group(brokers, SLAVE, name), "tables were copied")
+                await brokers.stop(A)
+                await until(lambda: _has(brokers, B, {b"level", b"timed", b"half"}), "the slave had it done again")
+
+
+async def test_what_the_master_delivered_is_not_repeated_however_late_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cometmq.broker.ha.metadata.OFTEN_S", 0.1)
+    monkeypatch.setattr("cometmq.broker.ha.metadata.EVERY_S", 0.1)
+    async with group(tmp_path, **ACTING, timerFlushIntervalMs="3600000") as brokers:
+        await acting_group(brokers)
+        await send(brokers, A, b"soon", TIMER_DELAY_MS="500")
+        await send(brokers, A, b"later", TIMER_DELAY_MS="6000")
+        await replicated(brokers, "T")
+        for number in range(3):
+            await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": f"mark{number}"}))
+            await until(lambda name=f"mark{number}": knows_group(brokers, SLAVE, name), "tables were copied")
+        await brokers.stop(A)
+        await until(lambda: _has(brokers, B, {b"later"}), "the slave acts")
+        assert await bodies(brokers, B) == [b"later"]
+
+
+async def test_a_slave_that_is_told_otherwise_for_a_moment_repeats_nothing(tmp_path: Path) -> None:
+    """News of the group come by several ways, and old ones last: it ends what it does and begins again."""
+    many = 300
+    async with group(tmp_path, **ACTING) as brokers:
+        await acting_group(brokers)
+        await asyncio.gather(*(send(brokers, A, b"t%d" % n, TIMER_DELAY_MS="5000") for n in range(many)))
+        await asyncio.gather(*(send(brokers, A, b"h%d" % n, TRAN_MSG="true", PGROUP="tp") for n in range(many)))
+        for topic in ("rmq_sys_wheel_timer", HALF_TOPIC):
+            await replicated(brokers, topic)
+        await brokers.stop(A)
+        for topic in (HALF_TOPIC, "T"):
+            await until(lambda topic=topic: has_count(brokers, topic, many // 10), "the slave is in the midst of it")
+            await brokers.ask(SLAVE, NotifyMinBrokerIdChange(0, min_broker_addr="127.0.0.1:1"))
+            assert await count(brokers, B, topic) < many, "it is not in the midst of it any more"
+        for topic in ("T", HALF_TOPIC):
+            await until(lambda topic=topic: has_count(brokers, topic, many), "the slave brings all")
+        await asyncio.sleep(1.5)  # time for a repetition
+        for topic in ("T", HALF_TOPIC):
+            assert await count(brokers, B, topic) <= many + 2, "what was under way, each time it ended"
+
+
+async def has_count(brokers: Group, topic: str, wanted: int) -> bool:
+    return await count(brokers, B, topic) >= wanted
+
+
+async def passed(brokers: Group, topic: str) -> bool:
+    asked = await brokers.ask(A, QueryConsumerOffset(topic, 0, "CID_RMQ_SYS_TRANS"))
+    return OffsetReply.read(asked.ext).offset > 0
+
+
+async def knows_group(brokers: Group, name: str, wanted: str) -> bool:
+    return wanted in fastjson.loads((await brokers.ask(name, GetAllGroupConfig())).body)["subscriptionGroupTable"]
 
 
 async def test_in_strict_mode_a_queue_is_locked_by_most_replicas(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ async def test_a_slave_in_sync_flush_reports_only_what_is_on_its_disk(
 
     async with group(tmp_path) as brokers:
         master = await brokers.start(0, **{**TWO, "brokerRole": role})
-        await brokers.start(1, flushDiskType="SYNC_FLUSH")
+        await brokers.start(1)
         await brokers.caught_up(master)
         channel = await brokers.channel(master)
         monkeypatch.setattr(OsFs, "sync", held_up)

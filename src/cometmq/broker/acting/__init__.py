@@ -16,12 +16,13 @@ Mirrors: the parts of BrokerController that `enableSlaveActingMaster` switches o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cometmq.broker.acting.given_back import GivenBack
 from cometmq.broker.acting.handlers import GroupHandlers
 from cometmq.broker.acting.returning import Returning
-from cometmq.broker.acting.standing_in import LOOK_EVERY_S, Follower, StandingIn
+from cometmq.broker.acting.standing_in import LOOK_EVERY_S, Follower, StandingIn, settled
 from cometmq.broker.housekeeping import Job
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def stand_by(core: Core, follower: Follower, wake_readers: Callable[[], None]) -
     """Let a slave see whether its master is there, and act for it while it is not."""
     core.closing.push_async_callback(core.duties.close)
     core.closing.push_async_callback(GivenBack(core.offsets, lambda: follower.source).close)
+    core.duties.settled = partial(settled, core.store, follower)
     standing_in = StandingIn(core.config, core.group, core.duties, follower)
     standing_in.on_first = lambda: core.offsets.data_version.advance(core.clock.now_ms())  # Java takes a younger only
     standing_in.on_master_back = wake_readers  # they waited here because there was nobody else to ask

@@ -7,12 +7,16 @@ does not begin; while it acts it looks again and again, and ends as soon as the 
 Silent is a master without a stream, or with one on which nothing came for `brokerNotActiveTimeoutMillis` (for two
 heartbeats, if that is longer). One that says by itself that it is here counts as heard for as long.
 
+What the master still sent may not be in the slave's log and queues yet, and there the slave reads what is left to do: so
+it begins when all of that is `settled`.
+
 Mirrors: BrokerController.onMinBrokerChange, which asks the NameServers alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -21,10 +25,13 @@ from typing import Final, Protocol
 from cometmq.broker.acting.duties import Duties
 from cometmq.broker.acting.group import BrokerGroup, Change
 from cometmq.broker.config import BrokerConfig
+from cometmq.store.engine import Store
 
 log = logging.getLogger("cometmq.broker")
 
 LOOK_EVERY_S: Final = 0.3
+SETTLE_EVERY_S: Final = 0.02
+SETTLED_WITHIN_S: Final = 3.0  # then it is acted all the same: the master may be stopped, and its connection stand
 
 
 class Follower(Protocol):
@@ -91,3 +98,15 @@ class StandingIn:
     def _hears(self) -> bool:
         spoke = self._loop.time() - self._spoke_at <= self._silent_s
         return spoke or self._follower.hears(self._silent_s)
+
+
+async def settled(store: Store, follower: Follower) -> None:
+    """Return when everything that the master sent is in the log and in the queues."""
+
+    def all_is_seen() -> bool:
+        return not (follower.connected or store.confirm_offset < store.written_offset or store.dispatch_behind_bytes)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(SETTLED_WITHIN_S):
+            while not all_is_seen():  # noqa: ASYNC110 (the stream, the disk and dispatch have no event in common)
+                await asyncio.sleep(SETTLE_EVERY_S)

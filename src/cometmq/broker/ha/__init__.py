@@ -62,10 +62,10 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
     tables = [
         Replicated("topics", GetAllTopicConfig(), partial(follow_topics, core)),
         Replicated("groups", GetAllGroupConfig(), core.groups.follow),
-        Replicated("consumer offsets", GetAllConsumerOffset(), core.offsets.follow),
+        Replicated("consumer offsets", GetAllConsumerOffset(), core.offsets.follow, of_the_log=True),
         *core.replicated,
     ]
-    metadata = Metadata(tables, pool, slave)
+    metadata = Metadata(tables, pool, slave, lambda: core.store.written_offset)
     slave.before_connect = metadata.ask
 
     def go_on() -> None:
@@ -74,6 +74,7 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
 
     followed.wait_for_topics(core.topics.__contains__, metadata.ask_soon)
     metadata.on_topics = go_on
+    core.durability.on_confirmed.append(metadata.log_has_grown)
     slave.start()
     metadata.start()
     core.closing.push_async_callback(slave.close)

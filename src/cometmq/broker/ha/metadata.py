@@ -5,6 +5,9 @@ progress every `OFTEN_S`; at once when the log brings a topic that is not known 
 asked (`Source`): of another, no table is taken. A table that is not what it should be, or is refused, is left as it is
 and asked for again; the others are not held up.
 
+What says how far something in the log is (`of_the_log`) waits until our log is as long as the master's was then. Else
+a slave that lags would take for done what the master did since, and nobody would do it when the master is gone.
+
 Mirrors: SlaveSynchronize, which asks once a minute.
 """
 
@@ -13,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from cometmq.broker.replicated import Replicated
 from cometmq.errors import CometError, PeerUnreachable
 from cometmq.net.pool import Pool
+from cometmq.wire.bodies.ha_status import decode_peer
+from cometmq.wire.requests.ha import GetBrokerHaStatus
 
 log = logging.getLogger("cometmq.ha")
 
@@ -35,13 +40,23 @@ class Source(Protocol):
     async def settled_source(self) -> str | None: ...
 
 
+class Early(NamedTuple):
+    """What the master at `address` answered; it waits until our log ends at `log_end`."""
+
+    address: str
+    body: bytes
+    log_end: int
+
+
 class Metadata:
     """Copies tables until closed. The first one is that of the topics."""
 
-    def __init__(self, tables: Sequence[Replicated], pool: Pool, master: Source) -> None:
+    def __init__(self, tables: Sequence[Replicated], pool: Pool, master: Source, log_end: Callable[[], int]) -> None:
         self._tables = tables
         self._pool = pool
         self._master = master
+        self._log_end = log_end
+        self._early: dict[str, Early] = {}  # by table
         self._asked_at = -EVERY_S
         self._wanted = asyncio.Event()
         self.on_topics: Callable[[], None] = lambda: None  # after `ask_soon`: the topics are there, or cannot be had
@@ -87,19 +102,45 @@ class Metadata:
 
     async def _copy(self, table: Replicated, address: str) -> bool:
         """Whether the master is still there."""
-        why = ""
+        early = self._early.get(table.name)
+        if early is not None and early.address == address:
+            return True  # a younger one would have to wait for longer
         try:
-            channel = await self._pool.channel(address)
-            answer = await channel.call(table.request, timeout_ms=ASK_MS)
-            if self._master.source != address:
-                return False
-            table.take(bytes(answer.body))
+            with self._complaining(table):
+                channel = await self._pool.channel(address)
+                body = bytes((await channel.call(table.request, timeout_ms=ASK_MS)).body)
+                end = 0
+                if table.of_the_log:
+                    end = decode_peer((await channel.call(GetBrokerHaStatus(), timeout_ms=ASK_MS)).body).end
+                if self._master.source != address:
+                    return False
+                self._early[table.name] = Early(address, body, end)
         except PeerUnreachable as gone:
             log.info("cannot ask the master for its %s: %s", table.name, gone)
             return False
-        except (CometError, AttributeError, TypeError, ValueError, OverflowError) as fault:
-            why = str(fault)
-        if why and self._complaints.get(table.name) != why:
-            log.warning("cannot copy the master's %s: %s", table.name, why)
-        self._complaints[table.name] = why
+        self.log_has_grown()
         return True
+
+    def log_has_grown(self) -> None:
+        """Take what does not come too early, or not any more."""
+        if not self._early:
+            return
+        for table in self._tables:
+            early = self._early.get(table.name)
+            if early is not None and early.log_end <= self._log_end():
+                del self._early[table.name]
+                with self._complaining(table):
+                    table.take(early.body)
+                    self._complaints.pop(table.name, None)
+
+    @contextlib.contextmanager
+    def _complaining(self, table: Replicated) -> Iterator[None]:
+        """Say once why a table is not copied."""
+        try:
+            yield
+        except PeerUnreachable:
+            raise
+        except (CometError, AttributeError, TypeError, ValueError, OverflowError) as fault:
+            if self._complaints.get(table.name) != str(fault):
+                log.warning("cannot copy the master's %s: %s", table.name, fault)
+            self._complaints[table.name] = str(fault)

@@ -251,6 +251,7 @@ class TimerService:
         read_time_ms, queue_offset = read_checkpoint(data)
         self._dequeue.elsewhere = Elsewhere(read_time_ms, queue_offset)
 
-    def checkpoint_bytes(self) -> bytes:
-        """What GET_TIMER_CHECK_POINT is told."""
-        return self._files.checkpoint.pack()
+    def checkpoint_bytes(self, *, whole: bool = False) -> bytes:
+        """What GET_TIMER_CHECK_POINT is told; the whole of it is for slaves of our own kind."""
+        checkpoint = self._files.checkpoint
+        return checkpoint.pack_all() if whole else checkpoint.pack()
