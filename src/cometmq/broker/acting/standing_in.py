@@ -7,8 +7,8 @@ does not begin; while it acts it looks again and again, and ends as soon as the 
 Silent is a master without a stream, or with one on which nothing came for `brokerNotActiveTimeoutMillis` (for two
 heartbeats, if that is longer). One that says by itself that it is here counts as heard for as long.
 
-What the master still sent may not be in the slave's log and queues yet, and there the slave reads what is left to do: so
-it begins when all of that is `settled`.
+What the master still sent may not be in the slave's log and queues yet, where the slave reads what is left to do: so it
+begins when all of that is `settled`.
 
 Mirrors: BrokerController.onMinBrokerChange, which asks the NameServers alone.
 """
