@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from cometmq.errors import CometError as CometError
     from cometmq.errors import RetryLater as RetryLater
     from cometmq.model.queue import MessageQueue as MessageQueue
+    from cometmq.net.tls import Tls as Tls
+    from cometmq.wire.signing import Credentials as Credentials
 
 __version__ = "0.1.0"
 
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 _PUBLIC: Final = {
     "CometError": "cometmq.errors",
     "Compression": "cometmq.client.compression",
+    "Credentials": "cometmq.wire.signing",
     "Decision": "cometmq.client.transaction",
     "LitePullConsumer": "cometmq.client.lite_pull",
     "Message": "cometmq.client.message",
@@ -47,6 +50,7 @@ _PUBLIC: Final = {
     "RetryLater": "cometmq.errors",
     "SendStatus": "cometmq.client.message",
     "SimpleConsumer": "cometmq.client.simple_consumer",
+    "Tls": "cometmq.net.tls",
     "TopicHandler": "cometmq.client.log_handler",
     "Transaction": "cometmq.client.transaction",
     "consumer": "cometmq.client.consumer_functions",

@@ -22,4 +22,7 @@ def test_a_command(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     send(store, b"1 EUR", "Orders", keys="4711")
     settle(store)
     store.close()
+    config = Path("DIR/config")
+    config.mkdir(exist_ok=True)
+    (config / "topics.json").write_text('{"topicConfigTable": {}}')
     assert main(shlex.split(line)[1:]) == 0

@@ -9,6 +9,7 @@ import pytest
 
 from .harness import capabilities
 from .harness.crash_disk import CrashDisk
+from .harness.heard import Heard
 from .harness.ledger import Found, Ledger, digest_of
 from .harness.rows import Row
 from .harness.workload import Workload
@@ -84,6 +85,29 @@ def test_a_violation_fails_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAULT_SHARE", raising=False)  # no result of this
     with pytest.raises(AssertionError, match="FAULT_SEED"), Row(0, "of nothing", trimmed=1, full=1) as row:
         row.violations.append("something is lost")
+
+
+@pytest.mark.parametrize(
+    ("times", "may"),
+    [
+        ([(10.0, 1)], True),
+        ([(10.0, 1), (90.0, 2)], True),  # the first died soon after, and the second was late
+        ([(9.0, 1), (90.0, 2)], False),
+        ([(10.0, 2), (14.0, 3)], True),  # both live: the queue went from one to the other
+        ([(10.0, 2), (16.0, 3)], False),
+        ([(2.0, 1), (6.0, 2)], True),  # that the first died later has nothing to do with it
+        ([(10.0, 1), (20.0, 2), (21.0, 3)], True),
+        ([(10.0, 1), (20.0, 2), (26.0, 3)], False),
+    ],
+)
+def test_what_may_come_again(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, int]], *, may: bool) -> None:
+    monkeypatch.delenv("FAULT_SHARE", raising=False)  # no result of this
+    heard = Heard({1: 14.5})
+    heard.times["m"] = times[::-1]
+    row = Row(0, "of nothing", trimmed=1, full=1)
+    heard.judge(row)
+    assert (not row.violations) == may
+    assert row.numbers["again_after_deaths"] + row.numbers["again_as_queues_moved"] == len(times) - 1
 
 
 def test_what_is_missing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

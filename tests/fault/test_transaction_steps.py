@@ -1,7 +1,8 @@
 """Row 25: a broker process is killed again and again while transactions begin, end and are checked.
 
 Whatever the kill interrupts, what the producer has decided happens: each committed message is seen once, a rolled back
-one never, and no half message is ever seen. Delay levels and timers have tests of their own beside this one.
+one never, and no half message is ever seen. Transactions that nobody ends, delay levels and timers have tests of their
+own beside this one.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.spark.kit import Server
 from tests.spark.pipeline_kit import serve_connect
 from tests.spark.sessions import QUICK_JVM, SHORT_LIVED
 
+from cometmq import SimpleConsumer
 from cometmq.testing.pytest_plugin import RunningCluster
 
 
@@ -35,6 +37,29 @@ def comet(cometmq: RunningCluster) -> Server:
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue("java_server" if request.param == "java" else "comet")
     return found
+
+
+@pytest.fixture(scope="session")
+def popped_by() -> dict[str, tuple[str, str]]:
+    return {}
+
+
+@pytest.fixture
+def popped(server: Server, popped_by: dict[str, tuple[str, str]]) -> tuple[str, str]:
+    """A group that has popped three messages for a second, and acknowledged none; and their topic."""
+    if server.kind not in popped_by:
+        group, topic = f"popped_{server.kind}", server.topic(1)
+        server.send(topic, range(3), queues=1)
+
+        async def pop() -> None:
+            async with SimpleConsumer(group, namesrv=server.namesrv, start_from="first") as consumer:
+                found = consumer.receive(topic, invisible=timedelta(seconds=1))
+                async with asyncio.timeout(60):
+                    assert [await anext(found) for _ in range(3)]
+
+        asyncio.run(pop())
+        popped_by[server.kind] = group, topic
+    return popped_by[server.kind]
 
 
 @pytest.fixture(scope="session")

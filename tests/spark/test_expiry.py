@@ -77,6 +77,10 @@ async def test_a_batch_read_from_where_nothing_is_left(tmp_path: Path) -> None:
         lenient = {"failOnDataLoss": "false"}
         assert numbers_of(await asyncio.to_thread(read_all, {**asked, **lenient})) == rest
         assert numbers_of(await asyncio.to_thread(read_all, queue.options)) == rest  # earliest is what there is
+        # Both ends have expired: nothing is left to read, and nothing was mistaken.
+        both = {**asked, "endingOffsets": json.dumps({TOPIC: {"broker-a": {"0": 9}}})}
+        assert "offsets 5 to" in await lost(lambda: read_all(both))
+        assert (await asyncio.to_thread(read_all, {**both, **lenient})).num_rows == 0
         # Planned while they were there, read when they were not.
         assert f"offsets 0 to {low} of queue 0" in await lost(lambda: read_tasks(planned, tasks))
         patient = reader_of({**queue.options, **lenient})

@@ -42,7 +42,7 @@ def cluster() -> Iterator[RunningCluster]:
 def session(spark: SparkSession) -> Iterator[SparkSession]:
     """Settings, views and listeners of the page stay in it; the catalog is the one of all."""
     yield spark.newSession()
-    for table in ("orders", "messages", "messages_by_tag"):
+    for table in ("orders", "outbox", "messages", "messages_by_tag"):
         spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
@@ -104,6 +104,10 @@ def test_the_blocks_of_the_spark_page(
         paid = rows(subscribe="payments")
         assert {(row["keys"], row["tags"]) for row in paid} == {(f"order-{n}", "EUR") for n in range(9)}
         assert {json.loads(row["body"])["cents"] for row in paid} == set(range(9))
+        names["payments"].createOrReplaceTempView("incoming")
+        for statement in reader.next("sql").text.rstrip(";\n").split(";"):
+            session.sql(statement)
+        assert len(rows(subscribe="payments")) == 18
 
         orders = session.readStream.format("rocketmq").options(namesrvAddr=cluster.namesrv, subscribe="orders")
         names["totals"] = orders.option("startingOffsets", "earliest").load().select("body", "keys")

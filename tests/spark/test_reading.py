@@ -16,14 +16,19 @@ from tests.spark.kit import Server, message, numbers_of, read_all, read_tasks, r
 
 from cometmq import Message, Producer
 from cometmq.columns import COLUMNS
-from cometmq.errors import CometError, InvalidArgument, OffsetsLost, PeerUnreachable, TopicNotFound
+from cometmq.errors import CometError, InvalidArgument, OffsetsLost, PeerUnreachable, ProtocolError, TopicNotFound
 from cometmq.model.queue import MessageQueue
+from cometmq.model.sysflag import MessageFlag, Perm
+from cometmq.net.pool import connect
 from cometmq.spark import pulling
 from cometmq.spark.batch import BatchReader, NarrowingReader
 from cometmq.spark.cluster import cluster_of
+from cometmq.spark.offsets import Range
 from cometmq.spark.options import Words, client_of
 from cometmq.testing.chaos_proxy import ChaosProxy
 from cometmq.testing.local_cluster import LocalCluster
+from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.send import SendMessage
 
 MANY = range(1000)
 
@@ -44,6 +49,11 @@ def topic(server: Server, filled: dict[str, str]) -> str:
 
 def starting(topic: str, *offsets: int) -> str:
     return json.dumps({topic: {"broker-a": {str(queue): offset for queue, offset in enumerate(offsets)}}})
+
+
+def test_what_is_popped_is_no_retry_yet(server: Server, popped: tuple[str, str]) -> None:
+    """It comes back in its time, for `test_retries_of_pop_come_with_their_group` in test_streaming.py."""
+    assert read_all(server.options(retry=popped[0])).num_rows in (0, 3)
 
 
 def test_every_message_is_read_once(server: Server, topic: str) -> None:
@@ -68,7 +78,7 @@ def test_queues_are_cut_for_more_tasks(server: Server, topic: str, partitions: i
 def test_tasks_have_a_size(server: Server, topic: str) -> None:
     reader = reader_of(server.options(subscribe=topic, maxRecordsPerPartition=99))
     tasks = reader.partitions()
-    assert max(sum(end - start for *_, start, end in task.value) for task in tasks) <= 99
+    assert max(sum(Range(*one).rows for one in task.value) for task in tasks) <= 99
     assert numbers_of(read_tasks(reader, tasks)) == list(MANY)
 
 
@@ -149,7 +159,8 @@ def test_a_group_says_where(server: Server) -> None:
     before = {**options, "startingOffsets": "earliest", "endingOffsets": "committed"}
     assert numbers_of(read_all(before)) == list(range(1, 81, 2))
     lag = read_all(server.options(table="lag", consumerGroup=f"g-{topic}")).to_pylist()
-    assert [(row["queue"], row["committed"], row["high"], row["lag"]) for row in lag] == [(1, 40, 50, 10)]
+    found = [(row["queue"], row["committed"], row["high"], row["lag"]) for row in lag]
+    assert found == [(0, None, 50, 50), (1, 40, 50, 10)]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +184,7 @@ def test_conditions_are_pushed_down(
     assert isinstance(reader, NarrowingReader)
     assert list(reader.pushFilters(filters)) == filters  # Spark tests them all again
     tasks = reader.partitions()
-    assert sum(end - start for task in tasks for *_, start, end in task.value) <= rows_max
+    assert sum(Range(*one).rows for task in tasks for one in task.value) <= rows_max
     made, arguments = reader.__reduce__()  # as it travels to the tasks
     assert read_tasks(made(*arguments), tasks).num_rows == wanted
 
@@ -208,6 +219,11 @@ def test_traces_are_a_table(server: Server) -> None:
         with contextlib.suppress(TopicNotFound):  # the first send makes it
             rows = [row for row in read_all(server.options(table="trace")).to_pylist() if row["topic"] == topic]
     (row,) = rows
+    reader = reader_of(server.options(table="trace", pushdown="true"))
+    reader.pushFilters([EqualTo((name,), row[name]) for name in ("topic", "tags", "keys", "queue", "offset")])
+    tasks = reader.partitions()
+    assert sum(Range(*one).rows for task in tasks for one in task.value) == 1
+    assert row in read_tasks(reader, tasks).to_pylist()
     assert (row["kind"], row["tags"], row["keys"], row["body_size"], row["group"]) == ("Pub", "t", "k", 4, "traced")
     assert row["success"] is True and row["message_type"] == "Normal"
 
@@ -217,6 +233,84 @@ def test_batches_of_a_batch_topic_are_opened(server: Server) -> None:
     server.send(topic, range(100), queues=1)
     assert numbers_of(read_all(server.options(subscribe=topic))) == list(range(100))
     assert numbers_of(read_all(server.options(subscribe=topic, minPartitions=7))) == list(range(100))
+    wanted = list(range(0, 100, 3))
+    assert numbers_of(read_all(server.options(subscribe=topic, tags="three", minPartitions=7))) == wanted
+    with pytest.raises(InvalidArgument, match=f"sqlFilter does not go with the topic {topic}"):
+        read_all(server.options(subscribe=topic, sqlFilter="number > 5"))
+    reader = reader_of(server.options(subscribe=topic, pushdown="true"))
+    reader.pushFilters([EqualTo(("tags",), "three"), EqualTo(("keys",), "key-60")])
+    revive, arguments = reader.__reduce__()
+    assert 60 in numbers_of(read_tasks(revive(*arguments), reader.partitions()))
+    server.send(topic, [100], queues=1)  # a batch of one
+    assert numbers_of(read_all(server.options(subscribe=topic))) == list(range(101))
+
+
+def test_keys_may_have_any_sign_but_a_space(server: Server) -> None:
+    topic = server.topic(1)
+    keys = ["a\tb", "\u8ba2\u5355\u3000\u53f7", "x\u00a0y"]
+
+    async def send() -> None:
+        async with Producer("spark-tests", namesrv=server.namesrv) as producer:
+            for key in keys:
+                await producer.send(Message(topic, key.encode(), keys=[key]))
+
+    asyncio.run(send())
+    deadline_s = time.monotonic() + 30
+    while read_all(server.options(subscribe=topic)).num_rows < len(keys):
+        assert time.monotonic() < deadline_s
+    for key in keys:
+        reader = reader_of(server.options(subscribe=topic, pushdown="true"))
+        reader.pushFilters([EqualTo(("keys",), key)])
+        assert key in read_tasks(reader, reader.partitions()).column("keys").to_pylist()
+
+
+def test_a_topic_that_may_not_be_read_is_told(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    topic = f"for-writing-{server.kind}"
+
+    async def create() -> None:
+        cluster = cluster_of(client_of(Words(server.options())))
+        address = cluster.info().brokers["broker-a"].addrs[0]
+        channel = await connect(address)
+        await channel.call(CreateTopic(topic, 2, 2, int(Perm.WRITE), "SINGLE_TAG", "TBW102"))
+        channel.close()
+
+    asyncio.run(create())
+    wait_for_route(server, topic)
+    with pytest.raises(InvalidArgument, match=f"the topic {topic} may be read: its permission is -W on broker-a"):
+        read_all(server.options(subscribe=topic))
+    assert read_all(server.options(subscribePattern=topic)).num_rows == 0
+    assert "it is left out" in caplog.text
+
+
+def wait_for_route(server: Server, topic: str) -> None:
+    cluster = cluster_of(client_of(Words(server.options())))
+    deadline_s = time.monotonic() + 60
+    while cluster.route(topic) is None:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
+def test_a_body_that_cannot_be_unpacked(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    topic = server.topic(1)
+    server.send(topic, [0], queues=1)
+
+    async def send() -> None:
+        cluster = cluster_of(client_of(Words(server.options())))
+        channel = await connect(cluster.info().brokers["broker-a"].addrs[0])
+        flag = int(MessageFlag.COMPRESSED) | 3 << 8  # zlib
+        await channel.call(SendMessage("g", topic, "TBW102", 4, 0, flag, 0, 0, "TAGS\x01three\x02"), b"not packed")
+        channel.close()
+
+    asyncio.run(send())
+    server.send(topic, [2], queues=1)
+    with pytest.raises(ProtocolError, match=f"{topic}, queue 0, offset 1: .*failOnDataLoss=false"):
+        read_all(server.options(subscribe=topic))
+    found = read_all(server.options(subscribe=topic, failOnDataLoss="false"))
+    assert found.column("body").to_pylist() == [b"0", None, b"2"]
+    assert f"{topic}, queue 0, offset 1" in caplog.text
+    assert read_all(server.options(subscribe=topic, includeBody="false")).num_rows == 3
+    with_tags = server.options(subscribe=topic, tags="three", failOnDataLoss="false")
+    assert read_all(with_tags).column("body").to_pylist() == [b"0", None]
 
 
 def test_large_messages_make_answers_short(server: Server) -> None:
@@ -260,6 +354,19 @@ def test_what_is_gone_is_told(server: Server, topic: str, monkeypatch: pytest.Mo
         ({"endingOffsets": '{"TOPIC": {"broker-a": {"0":999,"1":0,"2":0,"3":0}}}'}, InvalidArgument, "ends at 250"),
         ({"assign": '{"TOPIC": {"broker-a": [9]}}', "subscribe": ""}, InvalidArgument, "queue 9"),
         ({"startingOffsetsByTimestamp": '{"other": 5}'}, InvalidArgument, "other"),
+        (
+            {
+                "startingOffsets": '{"TOPIC": {"broker-a": {"0":9,"1":-1,"2":0,"3":0}}}',
+                "endingOffsets": '{"TOPIC": {"broker-a": {"0":9,"1":8,"2":0,"3":0}}}',
+            },
+            InvalidArgument,
+            "queue 1 of .* is 250, behind endingOffsets 8",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"TOPIC": 200}', "endingOffsetsByTimestamp": '{"TOPIC": 100}'},
+            InvalidArgument,
+            "is 200, behind its ending one 100",
+        ),
     ],
     ids=str,
 )

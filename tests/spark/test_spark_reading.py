@@ -18,6 +18,8 @@ from pyspark.sql.types import StructType
 from tests.spark.kit import Server, read_all, source
 
 import pyspark_rocketmq
+from cometmq.columns import COLUMNS
+from cometmq.errors import InvalidArgument
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -69,22 +71,91 @@ def test_a_table_of_the_catalog_keeps_its_options(spark: SparkSession, comet: Se
     try:
         assert counted(spark.table("orders")) == (len(MANY), TOTAL)
         assert spark.sql("SELECT count(*) FROM orders WITH ('tags' = 'three')").first()[0] == len(MANY[::3])  # type: ignore[index]
-        with pytest.raises(AnalysisException, match="did you mean namesrvAddr"):
-            spark.sql("CREATE TABLE wrong USING rocketmq OPTIONS (namesrvAdr 'x:1', subscribe 'y')")
     finally:
         spark.sql("DROP TABLE orders")
 
 
+def test_a_wrong_table_of_the_catalog_is_not_made() -> None:
+    """What Spark hands to the source when a table is made, without Spark."""
+
+    def create(**options: str) -> StructType:
+        made = {"provider": "rocketmq", "owner": "me"} | {f"option.{name.lower()}": options[name] for name in options}
+        return source(made).schema()
+
+    server = {"namesrvAddr": "127.0.0.1:1"}
+    for options, told in [
+        ({"namesrvAdr": "x:1", "subscribe": "y"}, "did you mean namesrvAddr"),
+        ({}, "TBLPROPERTIES are no options"),
+        (server, "say what to read"),
+        ({**server, "subscribe": "a", "assign": "{}"}, "exclude each other"),
+        ({**server, "subscribe": "a", "topic": "a"}, "it is read or written"),
+        ({**server, "topic": "a", "sinkLog": "/x"}, "of guarantee=exactly-once"),
+        ({**server, "topic": "a", "columns": "body,tgas"}, "did you mean tags"),
+        ({**server, "topic": "a", "columns": "tags"}, "no column body"),
+        ({**server, "storePath": "/x"}, "namesrvAddr does not go with storePath"),
+        ({**server, "table": "lag", "subscribe": "a"}, "does not go with the table lag"),
+    ]:
+        with pytest.raises(InvalidArgument, match=told):
+            create(**options)
+    with pytest.raises(InvalidArgument, match="means nothing to the source"):
+        source({"provider": "rocketmq", "option.subscribe": "a", "location": "file:/x"}).schema()
+    assert create(**server, subscribe="a", maxOffsetsPerTrigger="5").fieldNames() == list(COLUMNS)
+    assert create(**server, topic="a").fieldNames() == ["Body", "tags", "keys", "properties"]
+    written = create(**server, topic="a", columns="body,sharding_key,deliverAt,id", idColumn="id")
+    assert written.simpleString() == "struct<Body:binary,shardingKey:string,deliverAt:timestamp,id:string>"
+
+
+def test_options_of_one_table_never_count_for_another() -> None:
+    """Columns take their metadata along: what arrives with a schema may be the options of what was read."""
+    server = {"namesrvAddr": "127.0.0.1:1"}
+    read = source({"provider": "rocketmq", "option.namesrvAddr": "127.0.0.1:2", "option.subscribe": "a"}).schema()
+    written = source({"provider": "rocketmq", "option.namesrvAddr": "127.0.0.1:2", "option.topic": "b"}).schema()
+    bare = StructType().add("body", "binary")
+    for own, schema, told in [
+        ({}, read, "those of a table that is read"),
+        ({}, bare, "no option has come with it"),
+        ({"checkpointLocation": "/x"}, bare, "no option has come with it"),
+        (server, written, "say where to write"),
+        (server, bare, "say where to write"),
+        ({**server, "topic": "t", "path": "/x"}, bare, "a path ./x. means nothing"),
+        ({**server, "topic": "t", "subscribe": "t"}, bare, "subscribe does not go with a write"),
+    ]:
+        with pytest.raises(InvalidArgument, match=told):
+            source(own).writer(schema, False)
+        with pytest.raises(InvalidArgument, match=told):
+            source(own).streamWriter(schema, False)
+    assert source({}).writer(written, False)
+    for own, schema, told in [
+        (server, read, "say what to read"),
+        ({}, bare, "no option has come with it"),
+        ({}, written, "this table is written to"),
+        ({**server, "subscribe": "t", "topic": "t"}, bare, "topic does not go with a read"),
+    ]:
+        with pytest.raises(InvalidArgument, match=told):
+            source(own).reader(schema)
+    assert source({}).reader(read)
+    assert source({"tags": "x"}).reader(read)
+
+
 def test_a_table_of_the_catalog_is_written(spark: SparkSession, comet: Server) -> None:
-    topic = comet.topic(1)
-    options = f"namesrvAddr '{comet.namesrv}', subscribe '{topic}', topic '{topic}', columns 'body,tags'"
-    spark.sql(f"CREATE TABLE written USING rocketmq OPTIONS ({options})")
+    """Also with rows of another one, whose columns have the same names."""
+    origin, topic = comet.topic(1), comet.topic(1)
+    comet.send(origin, [5], queues=1)
+    for name, options in {"origin": f"subscribe '{origin}'", "written": f"topic '{topic}'"}.items():
+        spark.sql(
+            f"CREATE TABLE {name} USING rocketmq OPTIONS (namesrvAddr '{comet.namesrv}', {options}, "
+            "columns 'body,tags')"
+        )
     try:
         spark.sql("INSERT INTO written VALUES (cast('1' AS binary), 'one'), (cast('2' AS binary), NULL)")
-        found = sorted((bytes(row.body), row.tags) for row in spark.table("written").collect())
-        assert found == [(b"1", "one"), (b"2", None)]
+        spark.table("origin").writeTo("written").append()
+        spark.sql("INSERT INTO written SELECT cast('7' AS binary) AS body, 'seven' AS tags")
     finally:
+        spark.sql("DROP TABLE origin")
         spark.sql("DROP TABLE written")
+    found = [(bytes(row["body"]), row["tags"]) for row in read_all(comet.options(subscribe=topic)).to_pylist()]
+    assert sorted(found, key=str) == [(b"1", "one"), (b"2", None), (b"5", "other"), (b"7", "seven")]
+    assert read_all(comet.options(subscribe=origin)).num_rows == 1
 
 
 def test_where_is_pushed_down(spark: SparkSession, comet: Server, filled: dict[str, str]) -> None:
@@ -123,6 +194,10 @@ def test_a_stream_that_fails_says_why(spark: SparkSession, comet: Server) -> Non
     options = comet.options(subscribe=topic, startingOffsets=json.dumps({topic: {"broker-a": {"0": 99}}}))
     query = spark.readStream.format("rocketmq").options(**options).load().writeStream.format("noop").start()
     with pytest.raises(StreamingQueryException, match="ends at 0"):
+        query.awaitTermination()
+    wrong = comet.options(subscribe=topic, endingOffsets="latest")
+    query = spark.readStream.format("rocketmq").options(**wrong).load().writeStream.format("noop").start()
+    with pytest.raises(StreamingQueryException, match="a stream has no end"):
         query.awaitTermination()
 
 
@@ -177,15 +252,13 @@ def lag(server: Server, group: str) -> list[int]:
 @pytest.mark.parametrize("kind", ["reader", "stream reader", "writer", "stream writer"])
 def test_an_executor_without_the_package_is_told_so(kind: str, tmp_path: Path) -> None:
     """What Spark sends to tasks, opened by a Python that has PySpark and nothing else."""
-    made, body = (
-        source({"namesrvAddr": "127.0.0.1:1", "subscribe": "t", "topic": "t"}),
-        StructType().add("body", "binary"),
-    )
+    server, body = {"namesrvAddr": "127.0.0.1:1"}, StructType().add("body", "binary")
+    made, target = source({**server, "subscribe": "t"}), source({**server, "topic": "t"})
     ways: dict[str, Callable[[], object]] = {
         "reader": lambda: made.reader(made.schema()),
         "stream reader": lambda: made.streamReader(made.schema()),
-        "writer": lambda: made.writer(body, False),
-        "stream writer": lambda: made.streamWriter(body, False),
+        "writer": lambda: target.writer(body, False),
+        "stream writer": lambda: target.streamWriter(body, False),
     }
     sent = tmp_path / "sent"
     sent.write_bytes(cloudpickle.dumps(ways[kind]()))

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.kit import Server
+from tests.spark.kit import Server, read_all
 from tests.unit.columns.log_kit import write_log
+from tests.unit.columns.records import make_record
 
-from cometmq.errors import CometError, CorruptRecord, InvalidArgument, StoreError
+from cometmq.client.compression import Compression
+from cometmq.errors import CometError, CorruptRecord, InvalidArgument, ProtocolError, StoreError
 from cometmq.spark.store_path import StoreReader, StoreTable
 
 COUNT = 3_000
@@ -66,6 +68,29 @@ def test_damage_fails_the_read_unless_asked(tmp_path: Path, caplog: pytest.LogCa
     path.unlink()
     with pytest.raises(StoreError, match="2000 bytes of the log are missing"):
         read(tmp_path)
+
+
+def test_retries_of_pop_are_found_in_both_forms(tmp_path: Path) -> None:
+    topics = ["%RETRY%g", "%RETRY%g_orders", "%RETRY%g+orders", "%RETRY%gg_orders", "orders"]
+    folder = tmp_path / "commitlog"
+    folder.mkdir()
+    data = b""
+    for offset, topic in enumerate(topics):
+        data += make_record(topic=topic.encode(), body=b"x", offset=offset, position=len(data))
+    (folder / f"{0:020d}").write_bytes(data.ljust(2000, b"\0"))
+    assert read(tmp_path, retry="g") == [0, 1, 2]
+
+
+def test_a_body_that_cannot_be_unpacked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "commitlog"
+    folder.mkdir()
+    packed = make_record(body=b"not packed", sys_flag=Compression.ZLIB.sys_flag)
+    (folder / f"{0:020d}").write_bytes(packed.ljust(2000, b"\0"))
+    given = {"storePath": str(tmp_path), "columns": "body"}
+    with pytest.raises(ProtocolError, match="failOnDataLoss=false"):
+        read_all(given)
+    assert read_all({**given, "failOnDataLoss": "false"}).column("body").to_pylist() == [None]
+    assert "its row has no body" in caplog.text
 
 
 def test_a_torn_tail_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

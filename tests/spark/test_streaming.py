@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
-from tests.spark.kit import Server, Stream, numbers_of, source
+from tests.spark.kit import Server, Stream, numbers_of, read_all, source
 
 from cometmq.errors import InvalidArgument, OffsetsLost, PeerUnreachable, TopicNotFound
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.cluster import cluster_of
+from cometmq.spark.cluster import Cluster, cluster_of
 from cometmq.spark.options import Words, client_of
 from cometmq.testing.pytest_plugin import RunningCluster
 
@@ -146,7 +146,8 @@ def test_a_queue_that_came_late_begins_where_it_can(comet: Server, cometmq: Runn
         assert lenient.rest() == [list(range(15, 21))]
 
 
-def test_a_topic_made_anew_is_a_loss(comet: Server) -> None:
+def test_a_topic_made_anew_is_a_loss(comet: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cometmq.spark.cluster.BEHIND_MS", 300)
     topic = comet.topic(1)
     comet.send(topic, range(5), queues=1)
     ahead = {topic: {"broker-a": {"0": 100}}}
@@ -199,9 +200,74 @@ def test_progress_is_committed_to_the_group(server: Server) -> None:
 def test_a_stream_needs_its_topic_at_first(comet: Server) -> None:
     with pytest.raises(TopicNotFound, match="no-such-topic"):
         Stream(comet.options(subscribe="no-such-topic"))
-    with pytest.raises(InvalidArgument, match="no stream"):
-        made = source(comet.options(table="lag"))
-        made.streamReader(made.schema())
+    with pytest.raises(TopicNotFound, match="no-such-topic"):
+        Stream(comet.options(table="trace", traceTopic="no-such-topic"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"table": "lag"}, "no stream"),
+        ({"subscribe": "t", "endingOffsets": "latest"}, "a stream has no end"),
+        ({"storePath": "/x"}, "storePath is read at once"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_told_by_every_first_call(comet: Server, given: dict[str, str], told: str) -> None:
+    """What making a reader raises, Spark loses."""
+    made = source(given if "storePath" in given else comet.options(**given))
+    reader: Any = made.streamReader(made.schema())
+    revive, arguments = reader.__reduce__()
+    for call in (
+        reader.initialOffset,
+        reader.prepareForTriggerAvailableNow,
+        reader.getDefaultReadLimit,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: revive(*arguments).read(None),
+    ):
+        with pytest.raises(InvalidArgument, match=told):
+            call()
+
+
+def test_traces_may_come_later() -> None:
+    """Nobody has sent any here: like dead letters and retries, there are none yet."""
+    cluster = RunningCluster()
+    cluster.start()
+    try:
+        assert Stream({"namesrvAddr": cluster.namesrv, "table": "trace"}).batch() is None
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_replica_that_is_behind_is_waited_for(
+    comet: Server, monkeypatch: pytest.MonkeyPatch, is_ending: bool
+) -> None:
+    """It ends before the place that the stream, or its group, has reached; a moment later it does not."""
+    topic = comet.topic(1)
+    comet.send(topic, range(10), queues=1)
+    queue = MessageQueue(topic, "broker-a", 0)
+    options = comet.options(subscribe=topic, consumerGroup=f"g-{topic}", startingOffsets="committed")
+    assert read_all({**options, "startingOffsets": "earliest"}).num_rows == 10  # now the broker knows the group
+    cluster = cluster_of(client_of(Words(options)))
+    cluster.commit(f"g-{topic}", {queue: 9})
+    real = Cluster.spans
+    answers = 0
+
+    def spans(self: Cluster, queues: Any) -> Any:
+        nonlocal answers
+        answers += 1
+        found = real(self, queues)
+        return {key: span._replace(high=8) for key, span in found.items()} if answers < 3 else found
+
+    monkeypatch.setattr(Cluster, "spans", spans)
+    stream = Stream(options)
+    assert stream.at == {topic: {"broker-a": {"0": 9}}}
+    if is_ending:
+        stream.reader.prepareForTriggerAvailableNow()
+    answers = 0
+    assert stream.batch() == [9]
+    assert answers >= 3
 
 
 @pytest.mark.parametrize("offset", [[], {"t": 5}, {"t": {"b": {"x": 5}}}, {"t": {"b": {"0": "5"}}}, {"$new": []}, 7])
@@ -209,3 +275,19 @@ def test_a_checkpoint_that_is_none_of_ours_is_refused(comet: Server, offset: Any
     stream = Stream(comet.options(subscribePattern="nothing"))
     with pytest.raises(InvalidArgument, match="the offset in the checkpoint"):
         stream.reader.latestOffset(offset, ReadAllAvailable())
+
+
+def test_retries_of_pop_come_with_their_group(server: Server, popped: tuple[str, str]) -> None:
+    """Both brokers call the retry topic `%RETRY%group_topic`, and make it when the first message comes back."""
+    group, topic = popped
+    stream = Stream(server.options(retry=group, startingOffsets="earliest"))
+    numbers: list[int] = []
+    deadline_s = time.monotonic() + 60
+    while len(numbers) < 3:
+        assert time.monotonic() < deadline_s
+        numbers += stream.batch() or []
+        time.sleep(0.1)
+    assert sorted(numbers) == [0, 1, 2]
+    assert stream.at[f"%RETRY%{group}_{topic}"] == {"broker-a": {"0": 3}}
+    assert read_all(server.options(retry=group)).num_rows == 3
+    assert read_all(server.options(retry="popped")).num_rows == 0  # a group whose name is the beginning of it

@@ -69,6 +69,7 @@ from cometmq.net.routes import Routes, send_away
 from cometmq.net.server import Server, bind, bind_group, ip_of
 from cometmq.store.engine import Store
 from cometmq.store.fs import OsFs
+from cometmq.store.needed_tables import TOPICS, check_tables_there
 from cometmq.store.recovery import Progress
 from cometmq.store.tables import TableFile
 from cometmq.wire.message_id import UniqueIds
@@ -141,7 +142,8 @@ class Broker:
         def table(name: str) -> TableFile:
             return TableFile(fs, f"{store_config.config_dir}/{name}")
 
-        topics = Topics(table("topics.json"), config, self._clock)
+        check_tables_there(fs, store_config)
+        topics = Topics(table(TOPICS), config, self._clock)
         opened = partial(
             Store.open,
             store_config,
@@ -154,11 +156,14 @@ class Broker:
         closing.callback(store.close)
         upkeep = Upkeep(store)
         closing.callback(upkeep.close)
+        topics.persist()  # a young store has it before its first message
         if store.damages:
             self.read_only_because = store.fault
             log.error("%s", store.fault)
         groups = Groups(table("subscriptionGroup.json"), config, self._clock)
         offsets = Offsets(table("consumerOffset.json"), config, self._clock)
+        if store.writable and not Role(config.broker_role).is_slave:  # whose log follows its tables
+            offsets.bound(store.max_offset)
         members = Members(
             self._clock,
             config.channel_expired_timeout,

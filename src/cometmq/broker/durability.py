@@ -85,7 +85,7 @@ class Durability:
         self._dispatched: asyncio.Future[None] | None = None  # told of the next dispatch, or that there is none
         self._flushing: asyncio.Future[int] | None = None
         self._safe_offset = store.flushed_offset  # released and dispatched; maintenance may have flushed more
-        self._last_flush = self._loop.time()
+        self._flush_began = self._loop.time()
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
         self.last_write_s = 0.0
         self.write_times = WriteTimes()
@@ -284,12 +284,12 @@ class Durability:
 
     def _start_flush(self) -> None:
         if self._flushing is None and self._store.written_offset > self._safe_offset:
+            self._flush_began = self._loop.time()
             self._flushing = self._loop.run_in_executor(self._thread, self._store.flush_log)
             self._flushing.add_done_callback(self._flushed)
 
     def _flushed(self, done: asyncio.Future[int]) -> None:
         self._flushing = None
-        self._last_flush = self._loop.time()
         if done.cancelled():
             return
         fault = done.exception()
@@ -304,7 +304,6 @@ class Durability:
             self._start_flush()
 
     def _refuse_all(self, fault: BaseException) -> None:
-        log.error("those who wait for the disk are refused: %s", fault)
         calls: list[Call] = []
         for owed in [*self._unwritten, *(owed for _, _, owed in self._waiters)]:
             calls += [call for _, call, _ in owed.apart()] if isinstance(owed, ReadyReplies) else owed[:1]
@@ -312,6 +311,8 @@ class Durability:
         self._waiters.clear()
         self._beside_first = 0
         self.refused += len(calls)
+        if calls or self._promises:
+            log.error("those who wait for the disk are refused: %s", fault)
         refusal = fault if isinstance(fault, StoreError) else StoreNotWritable(str(fault))
         for call in calls:
             call.refuse(refusal)
@@ -319,10 +320,14 @@ class Durability:
         self._loop.call_soon(self._dispatch)
 
     def _tick(self) -> None:
-        """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""
+        """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long.
+
+        What the flush before did not take waits no longer than the thorough interval: the next tick would be too late.
+        """
         now = self._loop.time()
         dirty = self._store.written_offset - self._safe_offset
-        if not self._sync and dirty and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s):
+        late = now - self._flush_began > self._thorough_s - self._interval_s
+        if not self._sync and self._store.writable and dirty and (late or dirty >= self._least_bytes):
             self._start_flush()
         self._give_up_waiting(now)
         self._timer = self._loop.call_later(self._interval_s, self._tick)

@@ -17,6 +17,7 @@ Mirrors: ConsumerOffsetManager.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ from cometmq.broker.replicated import read_table, whole_rows
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model.data_version import DataVersion
+
+log = logging.getLogger("cometmq.broker")
 
 SEPARATOR: Final = "@"
 
@@ -117,11 +120,11 @@ class Offsets(Saved):
         return {key[: -len(suffix)] for key in self._offsets if key.endswith(suffix)}
 
     def follow(self, body: bytes) -> None:
-        """Take the offsets that the master has; what only this broker has stays, and what is ahead of the master's
-        because it was committed here."""
+        """Have the offsets that the master has, and what is ahead of them because it was committed here."""
         rows, version = read_table(body, "offsetTable")
         taken = {key: whole_rows(queues) for key, queues in rows.items()}
         self._keep_ahead(taken)
+        self._remove([key for key in self._offsets if key not in taken])
         changed = {key: queues for key, queues in taken.items() if self._offsets.get(key) != queues}
         if changed:
             self._offsets.update(changed)
@@ -147,6 +150,18 @@ class Offsets(Saved):
             for queue_id, offset in whole_rows(rows).items():
                 if self._offsets.get(key, {}).get(queue_id, -1) < offset <= max_offset(topic, queue_id):
                     self.commit(group, topic, queue_id, offset)
+
+    def bound(self, max_offset: Callable[[str, int], int]) -> None:
+        """Commits behind the end of a queue are of messages that a power cut took, and their numbers are given again:
+        the group goes on at the end, or it would pass over new messages."""
+        for key, queues in self._offsets.items():
+            topic = key.partition(SEPARATOR)[0]
+            for queue_id, offset in queues.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    log.warning("%s queue %d: committed %d, but the queue ends at %d", key, queue_id, offset, end)
+                    queues[queue_id] = end
+                    self.mark()
 
     # --- resetting
 
@@ -185,6 +200,9 @@ class Offsets(Saved):
         self._remove([key for key in {**self._offsets, **self._pulled, **self._resets} if key.endswith(suffix)])
 
     def _remove(self, keys: list[str]) -> None:
+        if self.committed_here:
+            doomed = frozenset(keys)
+            self.committed_here = {at: offset for at, offset in self.committed_here.items() if at[0] not in doomed}
         for key in keys:
             self._pulled.pop(key, None)
             self._resets.pop(key, None)

@@ -57,11 +57,12 @@ class Saved:
         self._changes = 0
         self._saved_changes = 0
 
-    def load(self, read: Callable[[dict[str, Any]], None]) -> None:
-        """Let `read` take what was saved, if anything was; what it has no name for is kept for the next save."""
+    def load(self, read: Callable[[dict[str, Any]], None]) -> bool:
+        """Let `read` take what was saved, and say whether anything was; what it has no name for is kept for the next
+        save."""
         found = self._table.load()
         if found is None:
-            return
+            return False
         try:
             read(found)
         except _NOT_THE_TABLE as broken:
@@ -77,6 +78,7 @@ class Saved:
             log.warning("%s", self._table.warning)
         known = self._snapshot()
         self._unknown = {key: value for key, value in found.items() if key not in known}
+        return True
 
     @property
     def unsaved(self) -> bool:

@@ -81,7 +81,8 @@ class Topics(Saved):
         self.mapping_version = DataVersion(timestamp_ms=clock.now_ms())  # of static topics, which there are none of
         self._topics = {topic.name: topic for topic in system_topics(config)}
         self._system = frozenset(self._topics)
-        self.load(self._read)
+        if not self.load(self._read):
+            self.mark()  # a store that holds messages must have this table
 
     def _read(self, saved: dict[str, Any]) -> None:
         for name, fields in (saved.get("topicConfigTable") or {}).items():

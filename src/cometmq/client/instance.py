@@ -71,7 +71,7 @@ class ClientInstance:
         self.is_closed = False
         self._inbound = Routes()
         self._inbound.add(Inbound(self.consumers, self.producers, self.replies, self.routes.name_of))
-        self._pool = Pool(on_request=self._inbound.answer)
+        self._pool = Pool(on_request=self._inbound.answer, credentials=options.credentials, tls=options.tls)
         self.name_servers = NameServerCalls(
             options.namesrv,
             self._pool,
@@ -128,7 +128,6 @@ class ClientInstance:
         for waiting in self.replies.values():
             waiting.cancel()
         await self._pool.close()
-        await asyncio.sleep(0)  # transports close in the next turn
 
     def check_open(self, what: str) -> None:
         """Raise if this instance cannot be used (any more)."""

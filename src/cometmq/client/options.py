@@ -12,6 +12,8 @@ from typing import Final, Self, TypedDict, Unpack
 
 from cometmq.errors import InvalidArgument, PeerUnreachable
 from cometmq.net.pool import split_address, split_addresses
+from cometmq.net.tls import Tls
+from cometmq.wire.signing import Credentials
 
 NAMESRV_VARIABLE: Final = "NAMESRV_ADDR"
 
@@ -32,6 +34,8 @@ class MoreOptions(TypedDict, total=False):
     route_interval_s: float
     close_timeout_s: float
     heartbeat_v2: bool
+    credentials: Credentials | None
+    tls: Tls | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class ClientOptions:
     route_interval_s: float = 30.0
     close_timeout_s: float = 3.0
     heartbeat_v2: bool = True
+    credentials: Credentials | None = None
+    tls: Tls | None = None
 
     @classmethod
     def of(
@@ -75,4 +81,6 @@ class ClientOptions:
                 raise InvalidArgument(f"{name} is {getattr(made, name)}; it must be more than 0")
         if made.close_timeout_s < 0:
             raise InvalidArgument(f"close_timeout_s is {made.close_timeout_s}; it may not be negative")
+        if made.tls is not None:
+            made.tls.context()  # files that cannot be used are told at once
         return made

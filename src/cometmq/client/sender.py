@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 from collections import deque
@@ -39,7 +40,7 @@ from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
 from cometmq.wire.message_id import UniqueIds
 from cometmq.wire.record import pack_host
-from cometmq.wire.send_template import SendTemplate
+from cometmq.wire.send_template import SendTemplate, SignedSends
 
 TEMPLATES_MAX: Final = 16_384
 SWEEP_S: Final = 0.1
@@ -72,7 +73,7 @@ class Sender:
         self._in_flight_max = in_flight_max
         self._bytes_max = in_flight_bytes_max
         self._new_queues = new_queues
-        self._templates: dict[tuple[Kind, MessageQueue], SendTemplate] = {}
+        self._templates: dict[tuple[Kind, MessageQueue], SendTemplate | SignedSends] = {}
         self._open: set[Sending] = set()
         self._bytes = 0
         self._waiting_for_room: deque[asyncio.Future[None]] = deque()
@@ -141,13 +142,15 @@ class Sender:
         sending.opaque = opaque = channel.next_opaque()
         template = self._templates.get((sending.kind, queue)) or self._template(sending.kind, queue)
         body = sending.body
-        head = template.fill(opaque, sending.sys_flag, sending.born_ms, sending.flag, sending.properties, len(body))
+        head = template.fill(opaque, sending.sys_flag, sending.born_ms, sending.flag, sending.properties, body)
         channel.ask(opaque, sending, head, body)
 
-    def _template(self, kind: Kind, queue: MessageQueue) -> SendTemplate:
+    def _template(self, kind: Kind, queue: MessageQueue) -> SendTemplate | SignedSends:
         if len(self._templates) >= TEMPLATES_MAX:
             self._templates.clear()
-        made = self._templates[kind, queue] = SendTemplate(
+        credentials = self.instance.options.credentials
+        make = SendTemplate if credentials is None else functools.partial(SignedSends, credentials)
+        made = self._templates[kind, queue] = make(
             kind,
             producer_group=self.group,
             topic=queue.topic,
@@ -171,7 +174,7 @@ class Sender:
             sending.born_ms,
             sending.flag,
             sending.properties,
-            len(sending.body),
+            sending.body,
         )
         channel.send(head, sending.body)
         self.sent += 1

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow
+import pyarrow.compute
 
+from cometmq.columns.bodies import Unpacker
 from cometmq.columns.layout import TYPES, schema
 from cometmq.columns.twins import Walks, make_walk
 from cometmq.columns.walk import LONG_MAX, LONG_MIN, Buffers, Stop
@@ -23,12 +25,18 @@ BATCH_SIZE: Final = 8 << 20  # bytes gathered that are worth a batch
 class RecordColumns:
     """Whole records in, record batches out."""
 
-    def __init__(self, columns: Sequence[str], broker: str | None, walk: Walks | None = None) -> None:
-        """Batches have these columns in this order. `broker` is what the records do not tell; None if nobody knows."""
+    def __init__(
+        self, columns: Sequence[str], broker: str | None, walk: Walks | None = None, unpack: Unpacker | None = None
+    ) -> None:
+        """Batches have these columns in this order. `broker` is what the records do not tell; None if nobody knows.
+
+        `unpack` is that of the walk, where it may leave rows without a body.
+        """
         self.schema = schema(columns)
         self._columns = tuple(columns)
         self._broker = broker
-        self.walk = make_walk(columns) if walk is None else walk
+        self._unpack = unpack
+        self.walk = make_walk(columns, unpack=unpack) if walk is None else walk
 
     @property
     def rows(self) -> int:
@@ -64,6 +72,11 @@ class RecordColumns:
             else _array(TYPES[name], rows, taken[name])
             for name in self._columns
         ]
+        spoilt = self._unpack.take(rows) if self._unpack is not None else []
+        if spoilt:
+            at = self._columns.index("body")
+            sound = pyarrow.array([row not in spoilt for row in range(rows)])
+            arrays[at] = pyarrow.compute.if_else(sound, arrays[at], None)
         if not arrays:  # a table without columns still has rows, and only this way may a batch say so
             return pyarrow.RecordBatch.from_struct_array(pyarrow.array([{}] * rows, pyarrow.struct([])))
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)

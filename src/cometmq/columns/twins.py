@@ -7,9 +7,8 @@ from typing import Protocol
 from zlib import crc32
 
 from cometmq import compiled
-from cometmq.client.compression import decompress
+from cometmq.columns.bodies import Unpacker
 from cometmq.columns.walk import LONG_MAX, LONG_MIN, Buffers, Walk
-from cometmq.errors import ProtocolError
 from cometmq.model import properties
 from cometmq.wire.record import Buffer, host_text
 
@@ -39,6 +38,7 @@ class Walks(Protocol):
 def make_walk(
     columns: Sequence[str],
     *,
+    unpack: Unpacker | None = None,
     topics: Container[bytes] | None = None,
     from_ms: int = LONG_MIN,
     until_ms: int = LONG_MAX,
@@ -46,17 +46,13 @@ def make_walk(
     pure: bool = False,
 ) -> Walks:
     """A walk; `pure` asks for the Python one."""
+    unpack = unpack or Unpacker()
+    walk: Walks
     if pure or compiled.twins is None:
-        return Walk(columns, _unpack, topics=topics, from_ms=from_ms, until_ms=until_ms, check_crc=check_crc)
-    walk: Walks = compiled.twins.Walk(
-        columns, _unpack, host_text, properties.parse, crc32, topics, from_ms, until_ms, check_crc
-    )
+        walk = Walk(columns, unpack, topics=topics, from_ms=from_ms, until_ms=until_ms, check_crc=check_crc)
+    else:
+        walk = compiled.twins.Walk(
+            columns, unpack, host_text, properties.parse, crc32, topics, from_ms, until_ms, check_crc
+        )
+    unpack.rows = lambda: walk.rows
     return walk
-
-
-def _unpack(body: bytes, sys_flag: int, topic: bytes, queue: int, offset: int) -> bytes:
-    try:
-        return decompress(body, sys_flag)
-    except ProtocolError as broken:
-        where = f"{topic.decode('utf-8', 'replace')}, queue {queue}, offset {offset}"
-        raise ProtocolError(f"{where}: {broken}") from None

@@ -45,3 +45,14 @@ def normal_topic(topic: str, group: str) -> str:
     if not topic.startswith(RETRY_PREFIX):
         return topic
     return topic[len(RETRY_PREFIX) + len(group) + 1 :]
+
+
+def popped_topic(topic: str, group: str) -> str | None:
+    """The topic behind a retry topic of pop, if it can be one of this group.
+
+    A group may have `_` in its name, so `%RETRY%a_b_c` can be of the groups `a` and `a_b`, or what `a_b_c` sent back.
+    """
+    prefix = f"{RETRY_PREFIX}{group}"
+    if not topic.startswith((prefix + _V1, prefix + _V2)):
+        return None
+    return normal_topic(topic, group) or None

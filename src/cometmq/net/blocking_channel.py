@@ -15,10 +15,12 @@ from struct import Struct
 from typing import Final
 
 from cometmq.errors import PeerRefused, PeerTimeout, PeerUnreachable, ProtocolError
-from cometmq.net.pool import split_address
+from cometmq.net.pool import refusal_text, split_address
+from cometmq.net.tls import Tls
 from cometmq.wire.codes import FLAG_RESPONSE, FRAME_SIZE_MAX, ResponseCode
 from cometmq.wire.command import Command, decode_command, encode_command
 from cometmq.wire.schema import Header
+from cometmq.wire.signing import Credentials
 
 _LENGTH: Final = Struct(">i")
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
@@ -30,14 +32,25 @@ UNDER_WAY_MAX: Final = 256
 class BlockingChannel:
     """One connection; not for several threads at once."""
 
-    def __init__(self, address: str, *, timeout_ms: int = 3_000) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_ms: int = 3_000,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+    ) -> None:
         self.peer = address
+        self._credentials = credentials
         host, port = split_address(address)
+        context = tls.context() if tls is not None else None
         try:
-            self._socket = socket.create_connection((host, port), timeout_ms / 1000)
+            plain = self._socket = socket.create_connection((host, port), timeout_ms / 1000)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                self._socket = context.wrap_socket(plain, server_hostname=host)
         except (OSError, UnicodeError) as refused:
-            raise PeerUnreachable(f"cannot connect to {address}: {refused}") from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            raise PeerUnreachable(refusal_text(address, refused, tls)) from None
         self._in = self._socket.makefile("rb", _READ_AHEAD)
         self._opaque = 0
         self._early: dict[int, Command] = {}
@@ -61,6 +74,8 @@ class BlockingChannel:
             command = request.command()
             self._opaque = command.opaque = (self._opaque + 1) & 0x7FFFFFFF
             numbers.append(command.opaque)
+            if self._credentials is not None:
+                self._credentials.sign(command)
             frames.append(encode_command(command))
         self._waited_for.update(numbers)
         try:
@@ -125,11 +140,16 @@ class BlockingChannel:
 
     def call_all(self, requests: Sequence[Header], *, timeout_ms: int = 3_000) -> list[Command]:
         """The answers to many requests, which are under way together; the first refusal is raised."""
+        found = self.ask_all(requests, timeout_ms=timeout_ms)
+        for answer in found:
+            if answer.code != _SUCCESS:
+                raise PeerRefused(answer.code, answer.remark or "", self.peer)
+        return found
+
+    def ask_all(self, requests: Sequence[Header], *, timeout_ms: int = 3_000) -> list[Command]:
+        """The same, whatever the answers are."""
         found: list[Command] = []
         for at in range(0, len(requests), UNDER_WAY_MAX):
             numbers = self.ask(*requests[at : at + UNDER_WAY_MAX])
             found += [self.answer(number, timeout_ms=timeout_ms) for number in numbers]
-        for answer in found:
-            if answer.code != _SUCCESS:
-                raise PeerRefused(answer.code, answer.remark or "", self.peer)
         return found

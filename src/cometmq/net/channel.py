@@ -20,6 +20,7 @@ from cometmq.wire.command import Body, Command, decode_command, encode_command
 from cometmq.wire.frame import FrameDecoder
 from cometmq.wire.record import pack_host
 from cometmq.wire.schema import Header
+from cometmq.wire.signing import Credentials
 
 _SUCCESS: Final = int(ResponseCode.SUCCESS)
 
@@ -55,8 +56,10 @@ class Channel(asyncio.Protocol):
         frame_size_max: int = FRAME_SIZE_MAX,
         reads_always: bool = False,
         lane: Lane | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._on_request = on_request
+        self._credentials = credentials
         self._lane = lane
         self._reads_always = reads_always
         self._on_open = on_open
@@ -67,6 +70,7 @@ class Channel(asyncio.Protocol):
         self._listens = True
         self.is_writable = True  # the peer takes what is sent to it
         self._writable: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
         self._out: list[Body] = []
         self._waiting: dict[int, Waiter] = {}
         self._opaques = itertools.count(1)
@@ -105,7 +109,10 @@ class Channel(asyncio.Protocol):
         return at if self._lane is None else self._lane(self, view, at)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self._transport = None
         self._finish(str(exc) if exc else "closed by the peer")
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
 
     def pause_writing(self) -> None:
         self.is_writable = False
@@ -174,6 +181,8 @@ class Channel(asyncio.Protocol):
         if not self.is_open:
             raise PeerUnreachable(f"the connection to {self.peer} is closed")
         command.opaque = next(self._opaques) & 0x7FFFFFFF
+        if self._credentials is not None:
+            self._credentials.sign(command)
         waiter: asyncio.Future[Command] = self._loop.create_future()
         self._waiting[command.opaque] = waiter
         self.send(encode_command(command))
@@ -215,6 +224,8 @@ class Channel(asyncio.Protocol):
         command = request.command(body)
         command.flag |= FLAG_ONE_WAY
         command.opaque = next(self._opaques) & 0x7FFFFFFF
+        if self._credentials is not None:
+            self._credentials.sign(command)
         self.send(encode_command(command))
 
     def _resolve(self, answer: Command) -> None:
@@ -241,6 +252,18 @@ class Channel(asyncio.Protocol):
                 # A peer that does not read would keep the socket and what is queued for it forever.
                 self._loop.call_later(CLOSE_GRACE_S, self._transport.abort)
         self._finish(why)
+
+    async def gone(self, within_s: float) -> None:
+        """Wait until the socket of a closed connection is closed too: one with TLS takes its leave first."""
+        if self._transport is None:
+            return
+        self._gone = self._loop.create_future()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._gone
+        except TimeoutError:
+            if self._transport is not None:
+                self._transport.abort()
 
     def _finish(self, why: str) -> None:
         if self.closed.done():

@@ -15,9 +15,9 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import max as greatest
 
-from cometmq.client.options import ClientOptions
 from cometmq.columns import COLUMNS
 from cometmq.spark.cluster import Cluster
+from cometmq.spark.connecting import usual_client
 from cometmq.spark.options import Choice
 
 EARLIEST = -2
@@ -43,7 +43,7 @@ def with_archive(spark: SparkSession, archive: DataFrame, topic: str, namesrv: s
 
 def _places(topic: str, namesrv: str, ends: Mapping[tuple[str, int], int]) -> str:
     """`startingOffsets` for every queue that the topic has now."""
-    with closing(Cluster(ClientOptions.of(namesrv))) as cluster:
+    with closing(Cluster(usual_client(namesrv))) as cluster:
         queues = cluster.queues(Choice((topic,)))
     brokers: dict[str, dict[str, Any]] = {}
     for queue in queues:

@@ -15,14 +15,13 @@ import pyarrow
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from cometmq.errors import InvalidArgument
-from cometmq.model.queue import MessageQueue
 from cometmq.spark.carried import carried
-from cometmq.spark.cluster import Cluster, Span, cluster_of, patiently
-from cometmq.spark.filters import Narrowing, narrowing_of
+from cometmq.spark.cluster import Cluster, cluster_of, patiently
+from cometmq.spark.filters import COLUMNS, PLACES, Narrowing, narrowing_of
 from cometmq.spark.key_search import offsets_with_key
-from cometmq.spark.offsets import QueueValues, Range
-from cometmq.spark.options import ReadOptions
-from cometmq.spark.places import ends_of, starts_of
+from cometmq.spark.offsets import Range
+from cometmq.spark.options import ReadOptions, Words, is_trace
+from cometmq.spark.places import check_order, ends_of, starts_of
 from cometmq.spark.planning import share
 from cometmq.spark.pulling import TOOLS_GROUP, PullSettings, read_ranges
 from cometmq.spark.shapes import Shape, shape_of
@@ -51,18 +50,14 @@ class BatchReader(DataSourceReader):
         queues = [queue for queue in cluster.queues(options.choice) if narrowing.takes(queue)]
         spans = cluster.spans(queues)
         starts, ends = starts_of(cluster, options, spans), ends_of(cluster, options, spans)
-        both_given = isinstance(options.start, QueueValues) and isinstance(options.end, QueueValues)
-        ranges: list[Range] = []
-        for queue in sorted(spans):
-            start, end = starts[queue], ends[queue]
-            if both_given and start > end:
-                raise InvalidArgument(
-                    f"startingOffsets of queue {queue.queue_id} of {queue.topic} on {queue.broker_name} is {start}, "
-                    f"behind its endingOffsets {end}"
-                )
-            if start < end:
-                ranges.append(Range(str(queue.topic), str(queue.broker_name), queue.queue_id, start, end))
-        return _narrowed(cluster, ranges, spans, narrowing) if narrowing else ranges
+        check_order(options, spans)
+        ranges = [
+            Range(str(queue.topic), str(queue.broker_name), queue.queue_id, starts[queue], ends[queue])
+            for queue in sorted(spans)
+            if starts[queue] < ends[queue]
+        ]
+        ranges = with_batches(cluster, options, ranges, selects=narrowing.selects)
+        return _narrowed(cluster, ranges, narrowing) if narrowing else ranges
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_partition(self._options, self._shape, partition, self._narrowing.tags)
@@ -72,7 +67,7 @@ class NarrowingReader(BatchReader):
     """The same, told what the query looks for; Spark still tests every row."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self._narrowing = narrowing_of(filters)
+        self._narrowing = narrowing_of(filters, PLACES if is_trace(Words(self._given)) else COLUMNS)
         return filters
 
 
@@ -80,6 +75,24 @@ def revived(kind: str, given: Mapping[str, str], columns: Sequence[str], narrowi
     """The reader in another process."""
     made = NarrowingReader if kind == NarrowingReader.__name__ else BatchReader
     return made(given, columns, Narrowing.read(narrowing))
+
+
+def with_batches(
+    cluster: Cluster, options: ReadOptions, ranges: Sequence[Range], *, selects: bool = False
+) -> list[Range]:
+    """The ranges, with a mark on those whose messages lie in batches; `selects` by tag or key beside the options."""
+    told = cluster.in_batches([one.place for one in ranges])
+    for queue, are_batches in told.items():
+        if are_batches and options.sql is not None:
+            raise InvalidArgument(
+                f"sqlFilter does not go with the topic {queue.topic}: its messages lie in batches "
+                "(queue.type=BatchCQ), into which no broker looks. Use the option tags, or WHERE"
+            )
+    # Where a broker does not tell there may be some. A plain queue loses nothing by being read so, but time.
+    unknown = options.sql is None and (options.tags is not None or selects)
+    return [
+        one._replace(in_batches=unknown if (are_batches := told[one.place]) is None else are_batches) for one in ranges
+    ]
 
 
 def partitions_of(options: ReadOptions, ranges: Sequence[Range]) -> list[InputPartition]:
@@ -110,15 +123,13 @@ def read_partition(
         options.fail_on_data_loss,
         options.retry_ms,
     )
-    ranges = [Range(*one) for one in cast("list[tuple[str, str, int, int, int]]", partition.value)]
+    ranges = [Range(*one) for one in cast("list[tuple[str, str, int, int, int, bool]]", partition.value)]
     return read_ranges(cluster_of(options.client), ranges, settings, shape.change)
 
 
-def _narrowed(
-    cluster: Cluster, ranges: list[Range], spans: Mapping[MessageQueue, Span], narrowing: Narrowing
-) -> list[Range]:
+def _narrowed(cluster: Cluster, ranges: list[Range], narrowing: Narrowing) -> list[Range]:
     """The parts of ranges that can hold rows which the query looks for."""
-    queues = [MessageQueue(one.topic, one.broker, one.queue) for one in ranges]
+    queues = [one.place for one in ranges]
     firsts = cluster.search(dict.fromkeys(queues, narrowing.time_low_ms)) if narrowing.time_low_ms is not None else {}
     lasts = cluster.search(dict.fromkeys(queues, narrowing.time_high_ms)) if narrowing.time_high_ms is not None else {}
     found: list[Range] = []
@@ -129,4 +140,5 @@ def _narrowed(
             found.append(one._replace(start=start, end=end))
     if narrowing.key is None or not found:
         return found
-    return offsets_with_key(cluster, found, narrowing.key)
+    whole = [one for one in found if one.in_batches]
+    return sorted(whole + offsets_with_key(cluster, [one for one in found if not one.in_batches], narrowing.key))

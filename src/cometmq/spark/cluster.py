@@ -25,11 +25,14 @@ from cometmq.net.blocking_channel import BlockingChannel
 from cometmq.net.name_servers import NameServers
 from cometmq.spark.offsets import Offsets
 from cometmq.spark.options import Choice
+from cometmq.wire import fastjson
 from cometmq.wire.bodies.cluster import ClusterInfo, decode_cluster_info
 from cometmq.wire.bodies.route import decode_route
+from cometmq.wire.bodies.topic_configs import decode_topic_config
 from cometmq.wire.bodies.topics import decode_topic_list
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.command import Command
+from cometmq.wire.requests.admin import GetTopicConfig
 from cometmq.wire.requests.consume import (
     GetMaxOffset,
     GetMinOffset,
@@ -46,6 +49,7 @@ log = logging.getLogger("cometmq.spark")
 _T = TypeVar("_T")
 
 CLUSTERS_MAX: Final = 16
+BEHIND_MS: Final = 5_000  # how long a queue may end before it did: a replica, or a broker that just started
 PAUSE_S: Final = 0.2
 PAUSE_MAX_S: Final = 2.0
 _IN_TIME: Final = (
@@ -83,7 +87,12 @@ class Cluster:
     def _channel(self, address: str) -> BlockingChannel:
         found = self._channels.get(address)
         if found is None or not found.is_open:
-            found = self._channels[address] = BlockingChannel(address, timeout_ms=self.options.connect_timeout_ms)
+            found = self._channels[address] = BlockingChannel(
+                address,
+                timeout_ms=self.options.connect_timeout_ms,
+                credentials=self.options.credentials,
+                tls=self.options.tls,
+            )
         return found
 
     def channel(self, broker: str) -> BlockingChannel:
@@ -99,6 +108,10 @@ class Cluster:
 
     def call_all(self, broker: str, requests: Sequence[Header]) -> list[Command]:
         return self.channel(broker).call_all(requests, timeout_ms=self.options.request_timeout_ms)
+
+    def _ask_all(self, broker: str, requests: Sequence[Header]) -> list[Command]:
+        """The same, whatever the answers are."""
+        return self.channel(broker).ask_all(requests, timeout_ms=self.options.request_timeout_ms)
 
     def call_name_server(self, request: Header) -> Command:
         """What one of the name servers answers; the one that did is asked first next time."""
@@ -152,17 +165,21 @@ class Cluster:
     def queues(self, choice: Choice, *, known: Iterable[MessageQueue] = ()) -> list[MessageQueue]:
         """The queues that are meant, as they are now; `TopicNotFound` of one that is named, absent and not `known`."""
         topics = set(choice.topics) | {str(queue.topic) for queue in choice.queues}
-        if choice.pattern is not None:
-            for topic in self.topics():
+        if choice.is_open:
+            there = set(self.topics())
+            for topic in there:
                 is_own = choice.may_be_absent or not (is_system_topic(topic) or is_retry_or_dlq(topic))
-                if is_own and choice.matches(topic):
+                if is_own and choice.matches(topic, there):
                     topics.add(topic)
         known_topics = {queue.topic for queue in known}
         found: list[MessageQueue] = []
         for topic in sorted(topics):
             route = self.route(topic)
             if route is not None:
-                found += _readable(topic, route)
+                own = _readable(topic, route)
+                if not own and topic not in known_topics:
+                    _tell_unreadable(topic, route, is_named=not choice.matches(topic))
+                found += own
             elif not choice.may_be_absent and topic not in known_topics and not choice.matches(topic):
                 raise self._absent(topic)
         if choice.queues:
@@ -173,6 +190,11 @@ class Cluster:
                 )
             found = [queue for queue in found if queue in choice.queues]
         return sorted(found)
+
+    def readable(self, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that may be read; none of one that is not there."""
+        route = self.route(topic)
+        return [] if route is None else _readable(topic, route)
 
     def _absent(self, topic: str) -> CometError:
         """Why a topic has no route: while no broker is registered nobody can say that it does not exist."""
@@ -189,6 +211,26 @@ class Cluster:
         high = self._offsets(queues, lambda queue: GetMaxOffset(str(queue.topic), queue.queue_id))
         # A queue that nothing was ever written to has, with some brokers, no beginning.
         return {queue: Span(min(max(low[queue], 0), high[queue]), high[queue]) for queue in low}
+
+    def caught_up(self, spans: dict[MessageQueue, Span], known: Mapping[MessageQueue, int]) -> dict[MessageQueue, Span]:
+        """These spans, or later ones: a queue that ends before a known offset may be a replica a moment behind."""
+        until_s = time.monotonic() + BEHIND_MS / 1000
+        while behind := [queue for queue, span in spans.items() if span.high < known.get(queue, 0)]:
+            if time.monotonic() >= until_s:
+                break
+            time.sleep(PAUSE_S)
+            spans = {**spans, **self.spans(behind)}
+        return spans
+
+    def in_batches(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool | None]:
+        """Whether the messages of a queue lie in batches (queue.type=BatchCQ); None where the broker does not tell."""
+        found: dict[MessageQueue, bool | None] = {}
+        for broker, own in by_broker(queues).items():
+            topics = sorted({str(queue.topic) for queue in own})
+            answers = self._ask_all(broker, [GetTopicConfig(topic) for topic in topics])
+            told = dict(zip(topics, map(_is_of_batches, answers), strict=True))
+            found |= {queue: told[str(queue.topic)] for queue in own}
+        return found
 
     def search(self, times_ms: Mapping[MessageQueue, int]) -> Offsets:
         """The offset of the first message of each queue that was stored at that time or later."""
@@ -207,12 +249,15 @@ class Cluster:
     def committed(self, group: str, queues: Iterable[MessageQueue]) -> Offsets:
         """How far a group is; queues where it never was are left out."""
         found: Offsets = {}
-        timeout_ms = self.options.request_timeout_ms
         for broker, own in by_broker(queues).items():
-            channel = self.channel(broker)
-            for queue in own:  # one by one: "not found" is an answer here
-                request = QueryConsumerOffset(str(queue.topic), queue.queue_id, group, set_zero_if_not_found=False)
-                answer = channel.answer(channel.ask(request)[0], timeout_ms=timeout_ms)
+            answers = self._ask_all(
+                broker,
+                [
+                    QueryConsumerOffset(str(queue.topic), queue.queue_id, group, set_zero_if_not_found=False)
+                    for queue in own
+                ],
+            )
+            for queue, answer in zip(own, answers, strict=True):  # "not found" is an answer here
                 if answer.code == ResponseCode.SUCCESS:
                     found[queue] = OffsetReply.read(answer.ext).offset
                 elif answer.code != ResponseCode.QUERY_NOT_FOUND:
@@ -243,6 +288,27 @@ def _readable(topic: str, route: TopicRoute) -> list[MessageQueue]:
         if data.perm & Perm.READ and data.broker_name in present
         for number in range(data.read_queue_nums)
     ]
+
+
+def perm_text(perm: int) -> str:
+    return ("R" if perm & Perm.READ else "-") + ("W" if perm & Perm.WRITE else "-")
+
+
+def _tell_unreadable(topic: str, route: TopicRoute, *, is_named: bool) -> None:
+    """An empty topic and one that may not be read are different things."""
+    perms = ", ".join(f"{perm_text(data.perm)} on {data.broker_name}" for data in route.queues)
+    told = f"no queue of the topic {topic} may be read: its permission is {perms or 'none'}"
+    if is_named:
+        raise InvalidArgument(f"{told}. Let it be read, as with mqadmin updateTopicPerm -p 6")
+    log.warning("%s; it is left out", told)
+
+
+def _is_of_batches(answer: Command) -> bool | None:
+    if answer.code == ResponseCode.SUCCESS:
+        return decode_topic_config(fastjson.loads(answer.body)).attributes.get("queue.type") == "BatchCQ"
+    if answer.code in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+        return False  # brokers that do not know the question know no batches
+    return None
 
 
 def _text(queues: Iterable[MessageQueue]) -> str:

@@ -7,7 +7,7 @@ brokers' own search takes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -23,8 +23,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from cometmq.model.properties import KEY_SEPARATOR
 from cometmq.model.queue import MessageQueue
 from cometmq.spark.offsets import LONG_MAX
+
+COLUMNS: Final = ("topic", "broker", "queue", "tags", "keys", "offset", "store_time")
+PLACES: Final = ("broker", "queue", "offset")  # all that a line of a trace has of the message in which it stands
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -47,6 +51,11 @@ class Narrowing:
     def __bool__(self) -> bool:
         return self != Narrowing()
 
+    @property
+    def selects(self) -> bool:
+        """Whether brokers are to look at messages, and not only at where they stand."""
+        return self.tags is not None or self.key is not None
+
     def takes(self, queue: MessageQueue) -> bool:
         return (
             (self.topics is None or queue.topic in self.topics)
@@ -62,12 +71,12 @@ class Narrowing:
         return cls(**fields)
 
 
-def narrowing_of(filters: Iterable[Filter]) -> Narrowing:
-    """What these conditions together say."""
+def narrowing_of(filters: Iterable[Filter], columns: Container[str] = COLUMNS) -> Narrowing:
+    """What these conditions together say of these columns."""
     found = Narrowing()
     for one in filters:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
-        if len(attribute) == 1:
+        if len(attribute) == 1 and attribute[0].lower() in columns:
             _take(found, attribute[0].lower(), one, getattr(one, "value", None))
     return found
 
@@ -84,8 +93,8 @@ def _take(found: Narrowing, column: str, one: Filter, value: Any) -> None:
             found.tags, found.offset_high = None, 0  # two different ones at once: no row can be
     elif column == "keys" and values is not None and len(values) == 1:
         key = next(iter(values))
-        if isinstance(key, str) and key.split():
-            found.key = key.split()[0]
+        if isinstance(key, str) and key.strip(KEY_SEPARATOR):
+            found.key = key.strip(KEY_SEPARATOR).split(KEY_SEPARATOR)[0]
     elif column == "offset":
         _take_offset(found, one, value, values)
     elif column == "store_time":

@@ -32,10 +32,15 @@ class Range(NamedTuple):
     queue: int
     start: int
     end: int
+    in_batches: bool = False  # a record holds many messages (queue.type=BatchCQ), among which no broker can select
 
     @property
     def rows(self) -> int:
         return self.end - self.start
+
+    @property
+    def place(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker, self.queue)
 
     def __str__(self) -> str:
         return f"queue {self.queue} of {self.topic} on {self.broker}, offsets {self.start} to {self.end}"
@@ -56,10 +61,15 @@ def flat(given: Any, where: str) -> Offsets:
     for topic, brokers in _object(given, where).items():
         for broker, queues in _object(brokers, where).items():
             for queue, offset in _object(queues, where).items():
-                if not (queue.isascii() and queue.isdecimal()) or type(offset) is not int or abs(offset) > LONG_MAX:
+                if not _is_number(queue) or type(offset) is not int or abs(offset) > LONG_MAX:
                     raise InvalidArgument(f"{where}: {topic} {broker} {queue!r}: {offset!r} is no offset of a queue")
                 found[MessageQueue(topic, broker, int(queue))] = offset
     return found
+
+
+def _is_number(queue: str) -> bool:
+    """Whether it is one, spelt as numbers are: `00` would name a queue twice."""
+    return queue.isascii() and queue.isdecimal() and (queue == "0" or queue[0] != "0")
 
 
 def _object(given: Any, where: str) -> dict[str, Any]:

@@ -6,24 +6,22 @@ them. Whatever is wrong raises `InvalidArgument` with a sentence that names the 
 
 from __future__ import annotations
 
-import os
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
-import orjson
-
-from cometmq.client.options import NAMESRV_VARIABLE, ClientOptions
+from cometmq.client.options import ClientOptions
 from cometmq.client.wanted import subscription
 from cometmq.errors import InvalidArgument
-from cometmq.model.names import group_fault, stored_topic_fault
+from cometmq.model.names import TRACE_TOPIC, group_fault, stored_topic_fault
+from cometmq.model.pop_topics import popped_topic
 from cometmq.model.queue import MessageQueue
+from cometmq.spark.connecting import CONNECTING, client_of
 from cometmq.spark.offsets import QueueValues, read_queue_values
 
-CONNECTING: Final = ("namesrvAddr", "requestTimeoutMs", "retryTimeoutMs")
-SECRETS: Final = ("accessKey", "secretKey", "securityToken")
 CHOOSING: Final = ("subscribe", "subscribePattern", "assign", "dlq", "retry")
 STARTING: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
@@ -31,28 +29,40 @@ RATES: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay
 READING: Final = (
     *CONNECTING, *CHOOSING, *STARTING, *ENDING, *RATES,
     "startingOffsetsByTimestampStrategy", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "consumerGroup",
-    "commitOffsets", "tags", "sqlFilter", "columns", "includeBody", "pushdown", "table", "list", "traceTopic",
+    "commitOffsets", "tags", "sqlFilter", "columns", "includeBody", "includeHeaders", "pushdown", "table", "list",
+    "traceTopic",
 )  # fmt: skip
-# A table that was created with `USING rocketmq` is read and written with the same options.
+FILES: Final = ("storePath", "brokerName", "splitFiles", "checkCrc")
 WRITING: Final = (
-    "topic", "guarantee", "sinkLog", "idColumn", "producerGroup", "writeId",
+    "topic", "guarantee", "sinkLog", "firstBatch", "idColumn", "producerGroup", "writeId",
 )  # fmt: skip
+TABLES: Final = ("messages", "trace", "lag", "topics")
+ALL: Final = (*READING, *FILES, *WRITING)
 # What Spark itself adds to the options of a table or of a stream.
-ADDED: Final = ("path", "serialization.format", "provider", "checkpointLocation", "queryName")
-# What people try first.
+ADDED: Final = ("serialization.format", "provider", "checkpointLocation", "queryName")
+# What people try first, without `kafka.` before it and without signs between words.
 HABITS: Final = {
-    "kafka.bootstrap.servers": "namesrvAddr",
-    "bootstrap.servers": "namesrvAddr",
+    "bootstrapservers": "namesrvAddr",
     "nameserver": "namesrvAddr",
     "endpoints": "namesrvAddr",
     "topics": "subscribe",
+    "topicpattern": "subscribePattern",
     "topicspattern": "subscribePattern",
-    "kafka.group.id": "consumerGroup",
     "group": "consumerGroup",
+    "groupid": "consumerGroup",
     "groupidprefix": "consumerGroup",
     "subexpression": "tags",
     "sql": "sqlFilter",
-    "includeheaders": "columns",
+    "securityprotocol": "tls.enable",
+    "ssltruststorelocation": "tls.caFile",
+    "tlsclienttrustcertpath": "tls.caFile",
+    "tlsclientcertpath": "tls.certFile",
+    "tlsclientkeypath": "tls.keyFile",
+    "tlsclientkeypassword": "tls.keyPassword",
+    "tlsclientauthserver": "tls.verify",
+    "saslusername": "accessKey",
+    "saslpassword": "secretKey",
+    "transactional": "guarantee",
 }
 
 EARLIEST: Final = "earliest"
@@ -78,6 +88,10 @@ class Words:
         """Those of `known` that are given."""
         return [name for name in known if name in self]
 
+    def without_added(self) -> list[str]:
+        """What is given, in small letters, without what Spark adds."""
+        return [name for name in self._given if name not in _ADDED]
+
     def text(self, name: str) -> str | None:
         value = self._given.get(name.lower())
         if value == "":
@@ -97,7 +111,8 @@ class Words:
         if value is None:
             return None
         digits = value.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal()) or not at_least <= int(value) <= _LONG_MAX:
+        is_number = digits.isascii() and digits.isdecimal() and len(digits) < 20
+        if not is_number or not at_least <= int(value) <= _LONG_MAX:
             raise InvalidArgument(f"the option {name} is {value!r}; a whole number from {at_least} on is expected")
         return int(value)
 
@@ -120,8 +135,8 @@ class Words:
 
     def json(self, name: str) -> Any:
         try:
-            return orjson.loads(self.text(name) or "null")
-        except orjson.JSONDecodeError as fault:
+            return json.loads(self.text(name) or "null", object_pairs_hook=_without_repetition)
+        except (ValueError, RecursionError) as fault:
             raise InvalidArgument(f"the option {name} is no JSON: {fault}") from None
 
     def at_most_one(self, names: Iterable[str]) -> str | None:
@@ -131,24 +146,44 @@ class Words:
             raise InvalidArgument(f"the options {given[0]} and {given[1]} exclude each other")
         return given[0] if given else None
 
-    def check_known(self, known: Iterable[str]) -> None:
-        """Refuse what is not known, and say what was probably meant."""
-        spelt = {name.lower(): name for name in (*known, *ADDED)}
-        for name in self._given:
-            if name in spelt:
+    def check_known(self, known: Iterable[str], what: str) -> None:
+        """Refuse what is not known of `what`, and say what was probably meant."""
+        own = {name.lower(): name for name in known}
+        spelt = {name.lower(): name for name in ALL} | own
+        for name, value in self._given.items():
+            if name in own or name in _ADDED:
                 continue
-            if name.startswith("tls") or name in {secret.lower() for secret in SECRETS}:
+            if name == "path":
                 raise InvalidArgument(
-                    f"the option {name} cannot be used yet: the CometMQ client neither signs requests nor speaks TLS"
+                    f"a path ({value}) means nothing to the source rocketmq: topics are named by the options subscribe "
+                    "(to read) and topic (to write), a store's folder by storePath"
                 )
-            near = HABITS.get(name) or _nearest(name, spelt)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(spelt.values()))}"
+            if name in spelt:
+                raise InvalidArgument(
+                    f"the option {spelt[name]} does not go with {what}; there are {', '.join(sorted(own.values()))}"
+                )
+            near = _nearest(name, own) or _nearest(name, spelt)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(sorted(own.values()))}"
             raise InvalidArgument(f"the source rocketmq has no option {name!r}: {hint}")
 
 
+_ADDED: Final = frozenset(name.lower() for name in ADDED)
+
+
 def _nearest(name: str, spelt: Mapping[str, str]) -> str | None:
-    found = get_close_matches(name, spelt, 1, 0.6)
+    plain = re.sub(r"[_.-]", "", name.removeprefix("kafka."))
+    if plain in HABITS:
+        return HABITS[plain]
+    found = get_close_matches(plain, spelt, 1, 0.6)
     return spelt[found[0]] if found else None
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} stands there twice")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +194,19 @@ class Choice:
     pattern: str | None = None
     queues: tuple[MessageQueue, ...] = ()
     may_be_absent: bool = False  # a dead-letter or retry topic comes into being with its first message
+    popped_by: str | None = None  # a group: the retry topics that pop makes for it are meant, too
 
-    def matches(self, topic: str) -> bool:
-        """Whether a topic of the cluster is one of those that the pattern means."""
+    @property
+    def is_open(self) -> bool:
+        """Whether topics are meant that are not named."""
+        return self.pattern is not None or self.popped_by is not None
+
+    def matches(self, topic: str, known: Container[str] | None = None) -> bool:
+        """Whether this is one of the topics that are meant and not named; `known` are those of the cluster."""
+        if self.popped_by is not None:
+            popped = popped_topic(topic, self.popped_by)
+            # `_` stands in names of groups, too: it ends the group where a topic of the rest's name is known.
+            return popped is not None and (known is None or "+" in topic or popped in known)
         return self.pattern is not None and re.fullmatch(self.pattern, topic) is not None
 
 
@@ -194,13 +239,15 @@ class ReadOptions:
     def of(cls, given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         """Read and check everything."""
         words = Words(given)
-        words.check_known((*READING, *WRITING))
+        words.check_known(READING, "a read of topics")
+        check_trace(words)
         choice = choice_of(words)
         _check_mode(words, is_stream)
         group = group_of(words, "consumerGroup")
         start, start_times = _place(words, STARTING, LATEST if is_stream else EARLIEST)
         end, end_times = _place(words, ENDING, LATEST)
         _check_places(start, end, is_stream, group)
+        check_times(words)
         tags, sql = words.text("tags"), words.text("sqlFilter")
         if tags is not None and sql is not None:
             raise InvalidArgument(
@@ -233,17 +280,6 @@ class ReadOptions:
         )
 
 
-def client_of(words: Words) -> ClientOptions:
-    """How to reach the cluster."""
-    namesrv = words.text("namesrvAddr") or os.environ.get(NAMESRV_VARIABLE)
-    if not namesrv:
-        raise InvalidArgument(
-            f'say where the name server is: .option("namesrvAddr", "host:9876"), or set {NAMESRV_VARIABLE}'
-        )
-    timeout_ms = words.number("requestTimeoutMs") or 10_000
-    return ClientOptions.of(namesrv, request_timeout_ms=timeout_ms, connect_timeout_ms=min(timeout_ms, 3_000))
-
-
 def group_of(words: Words, name: str) -> str | None:
     group = words.text(name)
     if group is not None and (fault := group_fault(group)) is not None:
@@ -251,9 +287,29 @@ def group_of(words: Words, name: str) -> str | None:
     return group
 
 
+def is_trace(words: Words) -> bool:
+    return (words.text("table") or "").lower() == "trace"
+
+
+def check_trace(words: Words) -> None:
+    """Refuse what is of traces only, and what they have not."""
+    if not is_trace(words):
+        if "traceTopic" in words:
+            raise InvalidArgument("the option traceTopic is of table=trace")
+        return
+    words.at_most_one(("traceTopic", *CHOOSING))
+    for name in words.names(("tags", "sqlFilter", "includeBody", "includeHeaders")):
+        raise InvalidArgument(f"the option {name} is of messages, and does not go with table=trace")
+
+
 def choice_of(words: Words) -> Choice:
     """Which of the ways to choose queues is taken; there is exactly one."""
     name = words.at_most_one(CHOOSING)
+    if name is None and is_trace(words):
+        named = words.text("traceTopic")
+        if named is not None:
+            _check_topic(named, "traceTopic")
+        return Choice((named or TRACE_TOPIC,), may_be_absent=named is None)
     if name is None:
         raise InvalidArgument(
             'say what to read: .option("subscribe", "orders"), or one of subscribePattern, assign, dlq, retry, '
@@ -276,8 +332,7 @@ def choice_of(words: Words) -> Choice:
     group = group_of(words, name) or ""
     if name == "dlq":
         return Choice((f"%DLQ%{group}",), may_be_absent=True)
-    # Pop has a retry topic for each topic of the group.
-    return Choice((f"%RETRY%{group}",), pattern=re.escape(f"%RETRY%{group}+") + ".+", may_be_absent=True)
+    return Choice((f"%RETRY%{group}",), may_be_absent=True, popped_by=group)
 
 
 def _check_topic(topic: str, name: str) -> None:
@@ -342,6 +397,13 @@ def _check_places(start: Place, end: Place, is_stream: bool, group: str | None) 
     for name, place in (("startingOffsets", start), ("endingOffsets", end)):
         if place == COMMITTED and group is None:
             raise InvalidArgument(f"{name}=committed needs consumerGroup, whose offsets are meant")
+
+
+def check_times(words: Words) -> None:
+    """Also of a store's files."""
+    start, end = (words.number(name, at_least=0) for name in ("startingTimestamp", "endingTimestamp"))
+    if start is not None and end is not None and start > end:
+        raise InvalidArgument(f"startingTimestamp ({start}) is later than endingTimestamp ({end})")
 
 
 def _check_rates(words: Words) -> None:

@@ -7,7 +7,7 @@ offsets that never were are an error always.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cometmq.errors import InvalidArgument, OffsetsLost
 from cometmq.model.queue import MessageQueue
@@ -25,6 +25,8 @@ def starts_of(cluster: Cluster, options: ReadOptions, spans: Spans) -> Offsets:
     if options.start_times_ms is not None:
         return _from_times(cluster, options, options.start_times_ms, spans)
     found = _placed(cluster, options, options.start, spans, "startingOffsets")
+    if options.start == COMMITTED:
+        spans = cluster.caught_up(dict(spans), found)
     for queue, offset in found.items():
         low, high = spans[queue]
         if offset > high:
@@ -53,6 +55,25 @@ def ends_of(cluster: Cluster, options: ReadOptions, spans: Spans) -> Offsets:
                 f"endingOffsets names offset {offset} of {_text(queue)}, which ends at {spans[queue].high}"
             )
     return found
+
+
+def check_order(options: ReadOptions, spans: Spans) -> None:
+    """Refuse a start behind its end, as both were given: what has expired may move a start, and is no mistake."""
+    start, end = options.start, options.end
+    if isinstance(start, QueueValues) and isinstance(end, QueueValues):
+        _check_order("startingOffsets", "endingOffsets", spans, lambda queue: (start.of(queue), end.of(queue)))
+    first, last = options.start_times_ms, options.end_times_ms
+    if first is not None and last is not None:
+        _check_order("the starting timestamp", "its ending one", spans, lambda queue: (first.of(queue), last.of(queue)))
+
+
+def _check_order(
+    start_name: str, end_name: str, spans: Spans, places: Callable[[MessageQueue], tuple[int, int]]
+) -> None:
+    for queue, span in spans.items():
+        start, end = (_meant(value, span) for value in places(queue))
+        if start > end:
+            raise InvalidArgument(f"{start_name} of {_text(queue)} is {start}, behind {end_name} {end}")
 
 
 def _placed(cluster: Cluster, options: ReadOptions, place: Place, spans: Spans, name: str) -> Offsets:

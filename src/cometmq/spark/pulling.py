@@ -27,11 +27,12 @@ import pyarrow.compute
 
 from cometmq.client.wanted import subscription
 from cometmq.columns import BATCH_SIZE, RecordColumns
+from cometmq.columns.bodies import Say, Unpacker
 from cometmq.errors import CometError, CorruptRecord, OffsetsLost, PeerRefused, RequestRefused
 from cometmq.model.subscription import SubscriptionData
 from cometmq.model.sysflag import MessageFlag, PullFlag
 from cometmq.net.blocking_channel import BlockingChannel
-from cometmq.spark.cluster import PAUSE_MAX_S, PAUSE_S, Cluster, worth_another
+from cometmq.spark.cluster import BEHIND_MS, PAUSE_MAX_S, PAUSE_S, Cluster, worth_another
 from cometmq.spark.offsets import Range
 from cometmq.wire.batch import split_batch
 from cometmq.wire.codes import ResponseCode
@@ -46,7 +47,6 @@ AT_ONCE_MAX: Final = 1024
 UNDER_WAY: Final = 16
 UNDER_WAY_LOW: Final = 8  # refilled when so few are left: one write for many requests
 LOOK_AGAIN_AFTER: Final = 64  # pulls after which one asks for many again: old messages come in smaller answers
-BEHIND_MS: Final = 5_000  # how long a queue may end before the range does: a replica, or a broker that just started
 
 _FOUND: Final = int(ResponseCode.SUCCESS)
 _NOTHING: Final = int(ResponseCode.PULL_NOT_FOUND)
@@ -82,13 +82,15 @@ class RangeReader:
         self._range = one
         self._settings = settings
         self._wanted = settings.wanted()
-        self._is_filtered = settings.is_filtered
+        self._asked = subscription("any") if one.in_batches else self._wanted
+        self._is_filtered = settings.is_filtered and not one.in_batches
         # Brokers compare hashes of tags; which tag it really is, is tested here.
         self._tags = pyarrow.array(sorted(self._wanted.tags_set), pyarrow.string()) if self._wanted.tags_set else None
         walked = settings.columns
         if self._tags is not None and "tags" not in walked:
             walked = (*walked, "tags")
-        self._columns = RecordColumns(walked, one.broker)
+        self._say = None if settings.fail_on_data_loss else log.warning
+        self._columns = RecordColumns(walked, one.broker, unpack=Unpacker(self._say))
         self._at = one.start
         self._step = 0  # messages that an answer brings; 0 until one has
         self._pulls = 0
@@ -141,7 +143,7 @@ class RangeReader:
     # --- pulls
 
     def _request(self, offset: int, count: int) -> PullMessage:
-        wanted, one = self._wanted, self._range
+        wanted, one = self._asked, self._range
         return PullMessage(
             self._settings.group,
             one.topic,
@@ -248,13 +250,14 @@ class RangeReader:
     # --- rows
 
     def _add(self, body: Body, end: int) -> Iterator[pyarrow.RecordBatch]:
-        count = self._columns.add(body, self._at, end)
-        if self._is_filtered or count == end - self._at:
-            return
-        # Either a record is missing, or one holds a batch of messages (queue.type=BatchCQ): look closely.
-        kept = self._columns.batch()
-        yield from self._finish(kept.slice(0, kept.num_rows - count))
-        count = self._columns.add(_opened(body), self._at, end)
+        if not self._range.in_batches:
+            count = self._columns.add(body, self._at, end)
+            if self._is_filtered or count == end - self._at:
+                return
+            # Either a record is missing, or one holds a batch of messages after all: look closely.
+            kept = self._columns.batch()
+            yield from self._finish(kept.slice(0, kept.num_rows - count))
+        count = self._columns.add(_opened(body, self._say), self._at, end)
         if count != end - self._at:
             why = f"{end - self._at - count} of them are missing in the broker's answer (is the topic compacted?)"
             self._lost(self._at, end, why)
@@ -279,8 +282,11 @@ def _next(answer: Command) -> int | None:
     return PullMessageReply.read(answer.ext).next_begin_offset
 
 
-def _opened(body: Body) -> bytes:
-    """The records of an answer, with those that hold a batch replaced by one for each message in it."""
+def _opened(body: Body, say: Say | None) -> bytes:
+    """The records of an answer, with those that hold a batch replaced by one for each message in it.
+
+    A batch that cannot be opened is an error; or it is left out, where there is somebody to `say` it to.
+    """
     parts: list[bytes] = []
     for record in decode_records(body):
         inner: list[tuple[int, Body, Body]]
@@ -288,7 +294,11 @@ def _opened(body: Body) -> bytes:
             try:
                 inner = list(split_batch(record.body))
             except RequestRefused as fault:
-                raise CorruptRecord("", record.physical_offset, f"a batch that cannot be opened: {fault}") from None
+                corrupt = CorruptRecord("", record.physical_offset, f"a batch that cannot be opened: {fault}")
+                if say is None:
+                    raise corrupt from None
+                say(str(corrupt))
+                continue
         else:
             inner = [(record.flag, record.body, record.properties_text.encode())]
         parts += [

@@ -16,7 +16,9 @@ from pyspark.sql.types import StructType
 from cometmq.columns import COLUMNS, schema
 from cometmq.errors import InvalidArgument
 from cometmq.spark import trace_rows
-from cometmq.spark.options import Words
+from cometmq.spark.options import Words, is_trace
+
+INCLUDING = {"includeBody": "body", "includeHeaders": "properties"}
 
 Change = Callable[[pyarrow.RecordBatch], pyarrow.RecordBatch]
 
@@ -29,13 +31,9 @@ class Shape:
     change: Change | None = None
 
 
-def is_trace(given: Mapping[str, str]) -> bool:
-    return (Words(given).text("table") or "").lower() == "trace"
-
-
 def shape_of(given: Mapping[str, str], columns: Sequence[str]) -> Shape:
     """How rows of these columns are made."""
-    if not is_trace(given):
+    if not is_trace(Words(given)):
         return Shape(tuple(columns))
     return Shape(trace_rows.WALKED, lambda batch: trace_rows.rows_of(batch, columns))
 
@@ -43,26 +41,27 @@ def shape_of(given: Mapping[str, str], columns: Sequence[str]) -> Shape:
 def arrow_schema(given: Mapping[str, str]) -> pyarrow.Schema:
     """The columns that the options ask for; all of them, unless some are named or the body is left out."""
     words = Words(given)
-    all_columns = trace_rows.SCHEMA if is_trace(given) else schema(COLUMNS)
+    all_columns = trace_rows.SCHEMA if is_trace(words) else schema(COLUMNS)
     return chosen(words, all_columns)
 
 
 def chosen(words: Words, all_columns: pyarrow.Schema) -> pyarrow.Schema:
-    """Those that `columns` and `includeBody` leave."""
+    """Those that `columns`, `includeBody` and `includeHeaders` leave."""
     names = list(all_columns.names)
-    includes_body = words.flag("includeBody", True)
-    if "columns" in words:
-        asked = [name.strip().lower() for name in (words.text("columns") or "").split(",")]
-        for name in asked:
-            _check_column(name, names)
-            if asked.count(name) > 1:
-                raise InvalidArgument(f"the option columns names {name} twice")
-        if not includes_body and "body" in asked:
-            raise InvalidArgument("the option columns names body, and includeBody=false leaves it out")
-        names = asked
-    elif not includes_body:
-        names = [name for name in names if name != "body"]
-    return pyarrow.schema([all_columns.field(name) for name in names])
+    included = {column: words.flag(option, True) for option, column in INCLUDING.items() if option in words}
+    if "columns" not in words:
+        return pyarrow.schema([all_columns.field(name) for name in names if included.get(name, True)])
+    asked = [name.strip().lower() for name in (words.text("columns") or "").split(",")]
+    for name in asked:
+        _check_column(name, names)
+        if asked.count(name) > 1:
+            raise InvalidArgument(f"the option columns names {name} twice")
+    for option, column in INCLUDING.items():
+        if included.get(column, column in asked) != (column in asked):
+            told = "leaves it out" if column in asked else "asks for it"
+            verb = "names" if column in asked else "does not name"
+            raise InvalidArgument(f"the option columns {verb} {column}, and {option}={words.text(option)} {told}")
+    return pyarrow.schema([all_columns.field(name) for name in asked])
 
 
 def _check_column(name: str, names: Sequence[str]) -> None:

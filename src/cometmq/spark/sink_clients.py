@@ -98,6 +98,8 @@ async def producer_of(options: ClientOptions, group: str, checker: Checker | Non
             namesrv=options.namesrv,
             request_timeout_ms=options.request_timeout_ms,
             connect_timeout_ms=options.connect_timeout_ms,
+            credentials=options.credentials,
+            tls=options.tls,
             send_timeout_ms=options.request_timeout_ms,
             in_flight=IN_FLIGHT,
             checker=checker,

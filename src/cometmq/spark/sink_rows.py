@@ -34,6 +34,7 @@ from pyspark.sql.types import (
     MapType,
     ShortType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -53,7 +54,32 @@ _KINDS: Final[dict[str, tuple[str, tuple[type[DataType], ...]]]] = {
     "delayLevel": ("int", _WHOLE),
     "deliverAt": ("timestamp, or bigint in milliseconds", (TimestampType, LongType)),
 }
+# What a table of the catalog has, if it does not say it.
+_USUAL: Final = ("body", "tags", "keys", "properties")
+_OF_A_TABLE: Final[dict[str, DataType]] = {
+    "body": BinaryType(),
+    "properties": MapType(StringType(), StringType()),
+    "delayLevel": IntegerType(),
+    "deliverAt": TimestampType(),
+}
 _ROWS_PER_HASH: Final = 1 << 16
+
+
+def written_schema(columns: str | None, *, has_topic: bool, id_column: str | None) -> StructType:
+    """The columns of a table that is written: those that are asked for, or the usual ones.
+
+    `Body` is spelt so, and cannot be null, for the reasons in `catalog`.
+    """
+    usual = (*_USUAL, *(() if has_topic else ("topic",)), *((id_column,) if id_column else ()))
+    spelt = {name.lower(): name for name in (*_KINDS, *((id_column,) if id_column else ()))}
+    fields: list[StructField] = []
+    for name in usual if columns is None else (part.strip() for part in columns.split(",")):
+        found = spelt.get(name.lower().replace("_", "")) or spelt.get(name.lower())
+        if found is None:
+            raise InvalidArgument(_unknown(name, spelt))
+        kind = _OF_A_TABLE.get(found, StringType())
+        fields.append(StructField("Body", kind, False) if found == "body" else StructField(found, kind))
+    return StructType(fields)
 
 
 @dataclass(frozen=True, slots=True)

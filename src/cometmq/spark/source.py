@@ -19,8 +19,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from cometmq.errors import InvalidArgument
 from cometmq.spark.carried import carried
-from cometmq.spark.catalog import catalog_options, kept_options, with_options
 
 
 class RocketSource(DataSource):
@@ -34,35 +34,48 @@ class RocketSource(DataSource):
         return carried(revived, dict(self.options))
 
     def schema(self) -> StructType:
-        from cometmq.spark.options import READING, WRITING, Words
+        from cometmq.spark.catalog import catalog_options, catalog_schema
+        from cometmq.spark.connecting import with_config
         from cometmq.spark.tables import table_of
 
         options = catalog_options(self.options)
-        if options is None:
-            return table_of(self.options).spark_schema()
-        if "storePath" not in (words := Words(options)):
-            words.check_known((*READING, *WRITING))
-        return with_options(table_of(options).spark_schema(), options)
+        if options is not None:
+            return catalog_schema(options)
+        table = table_of(with_config(self.options))
+        table.check()
+        return table.spark_schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from cometmq.spark.catalog import options_to_read
+        from cometmq.spark.connecting import with_config
         from cometmq.spark.tables import table_of
 
-        return table_of({**kept_options(schema), **self.options}).reader(schema)
+        return table_of(with_config(options_to_read(self.options, schema))).reader(schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from cometmq.spark.catalog import options_to_read
+        from cometmq.spark.connecting import with_config
+        from cometmq.spark.refusal import RefusingStreamReader
         from cometmq.spark.tables import table_of
 
-        return table_of({**kept_options(schema), **self.options}).stream_reader(schema)
+        try:
+            return table_of(with_config(options_to_read(self.options, schema))).stream_reader(schema)
+        except InvalidArgument as fault:
+            return RefusingStreamReader(str(fault))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from cometmq.spark.catalog import options_to_write
+        from cometmq.spark.connecting import with_config
         from cometmq.spark.sink import batch_writer
 
-        return batch_writer({**kept_options(schema), **self.options}, schema, overwrite)
+        return batch_writer(with_config(options_to_write(self.options, schema)), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from cometmq.spark.catalog import options_to_write
+        from cometmq.spark.connecting import with_config
         from cometmq.spark.sink import stream_writer
 
-        return stream_writer({**kept_options(schema), **self.options}, schema, overwrite)
+        return stream_writer(with_config(options_to_write(self.options, schema)), schema, overwrite)
 
 
 def revived(options: MutableMapping[str, str]) -> RocketSource:

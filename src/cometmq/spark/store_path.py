@@ -23,20 +23,20 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import StructType
 
 from cometmq.columns import RecordColumns
+from cometmq.columns.bodies import Unpacker
 from cometmq.columns.log_files import LogRange, Tail, check_gaps, find_end, find_files, share_out
 from cometmq.columns.log_reading import read_range
 from cometmq.columns.twins import make_walk
 from cometmq.columns.walk import LONG_MAX, LONG_MIN
 from cometmq.errors import InvalidArgument, StoreError
-from cometmq.model.names import TRACE_TOPIC
 from cometmq.spark.carried import carried
-from cometmq.spark.options import READING, WRITING, Choice, Words, choice_of
-from cometmq.spark.shapes import arrow_schema, check_given_schema, is_trace, shape_of, spark_schema
+from cometmq.spark.options import FILES, TABLES, Choice, Words, check_times, check_trace, choice_of, is_trace
+from cometmq.spark.shapes import arrow_schema, check_given_schema, shape_of, spark_schema
 
 CHOOSING: Final = ("subscribe", "subscribePattern", "dlq", "retry")
 OPTIONS: Final = (
-    "storePath", "brokerName", *CHOOSING, "startingTimestamp", "endingTimestamp", "minPartitions", "failOnDataLoss",
-    "columns", "includeBody", "splitFiles", "checkCrc", "table", "traceTopic",
+    *FILES, *CHOOSING, "startingTimestamp", "endingTimestamp", "minPartitions", "failOnDataLoss", "columns",
+    "includeBody", "includeHeaders", "table", "traceTopic",
 )  # fmt: skip
 RANGE_SIZE_MIN: Final = 8 << 20
 RANGE_SIZE_MAX: Final = 128 << 20
@@ -68,7 +68,10 @@ class StoreTable:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = dict(given)
-        check_options(Words(given))
+        self.check()
+
+    def check(self) -> None:
+        check_options(Words(self._given))
 
     def spark_schema(self) -> StructType:
         return spark_schema(arrow_schema(self._given))
@@ -82,14 +85,12 @@ class StoreTable:
 
 def check_options(words: Words) -> None:
     """Refuse what does not go with files."""
-    known = {name.lower() for name in OPTIONS}
-    for name in (*READING, *WRITING):
-        if name in words and name.lower() not in known:
-            raise InvalidArgument(
-                f"the option {name} does not go with storePath, which asks no broker; there are {', '.join(OPTIONS)}"
-            )
-    words.check_known(OPTIONS)
-    words.at_most_one((*CHOOSING, "traceTopic"))
+    words.check_known(OPTIONS, "storePath, which asks no broker")
+    if words.one_of("table", TABLES, "messages") in ("lag", "topics"):
+        raise InvalidArgument(f"table={words.text('table')} is told by brokers, and does not go with storePath")
+    check_trace(words)
+    words.at_most_one(CHOOSING)
+    check_times(words)
 
 
 class StoreReader(DataSourceReader):
@@ -102,9 +103,7 @@ class StoreReader(DataSourceReader):
         self._shape = shape_of(given, self._columns)
         self._path = words.text("storePath") or ""
         self._broker = words.text("brokerName")
-        self._choice = choice_of(words) if words.names(CHOOSING) else None
-        if self._choice is None and is_trace(given):
-            self._choice = Choice((words.text("traceTopic") or TRACE_TOPIC,))
+        self._choice = choice_of(words) if words.names(CHOOSING) or is_trace(words) else None
         from_ms, until_ms = (words.number(name, at_least=0) for name in ("startingTimestamp", "endingTimestamp"))
         self._from_ms = LONG_MIN if from_ms is None else from_ms
         self._until_ms = LONG_MAX if until_ms is None else until_ms
@@ -145,14 +144,16 @@ class StoreReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         if partition.value is None:  # Spark's way to say that there is no partition
             return
+        unpack = Unpacker(None if self._fails_on_loss else log.warning)
         walk = make_walk(
             self._shape.walked,
+            unpack=unpack,
             topics=None if self._choice is None else Topics(self._choice),
             from_ms=self._from_ms,
             until_ms=self._until_ms,
             check_crc=self._checks_crc,
         )
-        columns = RecordColumns(self._shape.walked, self._broker, walk)
+        columns = RecordColumns(self._shape.walked, self._broker, walk, unpack)
         change = self._shape.change
         for batch in read_range(
             LogRange(*partition.value), columns, skip_damage=not self._fails_on_loss, say=log.warning

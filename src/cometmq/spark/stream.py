@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow
@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from cometmq.errors import CometError, PeerUnreachable
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.batch import partitions_of, read_partition
+from cometmq.spark.batch import partitions_of, read_partition, with_batches
 from cometmq.spark.carried import carried
 from cometmq.spark.cluster import Cluster, Span, by_broker, cluster_of, patiently, worth_another
 from cometmq.spark.offsets import GROUP, Offsets, StreamOffset, ranges_between
@@ -68,20 +68,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         def look() -> StreamOffset:
-            spans = self._all_spans(())
+            spans = self._all_spans({})
             return StreamOffset(starts_of(self._cluster, self._options, spans))
 
         return patiently(look, self._options.retry_ms, "looking where the stream begins").write()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        spans = patiently(lambda: self._all_spans(()), self._options.retry_ms, "looking how far the queues are")
+        spans = patiently(lambda: self._all_spans({}), self._options.retry_ms, "looking how far the queues are")
         self._target = {queue: span.high for queue, span in spans.items()}
         self._latest = dict(self._target)
 
-    def _all_spans(self, known: Iterable[MessageQueue]) -> Spans:
+    def _all_spans(self, known: Offsets) -> Spans:
         """Of all queues; whoever does not answer fails it."""
         cluster = self._cluster
-        return cluster.spans({*cluster.queues(self._options.choice, known=known)})
+        return cluster.caught_up(cluster.spans({*cluster.queues(self._options.choice, known=known)}), known)
 
     # --- where a batch ends
 
@@ -181,9 +181,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {}
         self._gone_since_s.pop("the name servers", None)
         spans: Spans = {}
+
+        def caught_up(own: list[MessageQueue]) -> Spans:
+            return cluster.caught_up(cluster.spans(own), known)
+
         for broker, own in by_broker(queues).items():
             try:
-                spans.update(patiently(lambda own=own: cluster.spans(own), 0, "looking how far the queues are"))  # type: ignore[misc]
+                spans.update(patiently(lambda own=own: caught_up(own), 0, "looking how far the queues are"))  # type: ignore[misc]
             except CometError as fault:
                 self._is_away(broker, fault)
             else:
@@ -213,8 +217,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        options = self._options
         ranges = ranges_between(StreamOffset.read(start), StreamOffset.read(end))
-        return partitions_of(self._options, ranges)
+        marked = patiently(lambda: with_batches(self._cluster, options, ranges), options.retry_ms, "planning a batch")
+        return partitions_of(options, marked)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_partition(self._options, self._shape, partition)
@@ -236,5 +242,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _away(queue: MessageQueue) -> str:
     return (
         f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}, which the stream has read so far, is in no "
-        "route any more: its broker is away, or the topic was deleted or made smaller"
+        "route any more: its broker is away, or the topic was deleted, made smaller, or may not be read any more"
     )

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Protocol
 
 import pyarrow
@@ -13,19 +14,20 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from cometmq.errors import InvalidArgument
-from cometmq.model.names import TRACE_TOPIC
 from cometmq.spark.batch import BatchReader, NarrowingReader
-from cometmq.spark.options import CHOOSING, ReadOptions, Words
-from cometmq.spark.server_tables import ServerTableReader, server_schema
+from cometmq.spark.options import RATES, TABLES, ReadOptions, Words
+from cometmq.spark.server_tables import ServerTableReader, check_options, server_schema
 from cometmq.spark.shapes import arrow_schema, check_given_schema, chosen, spark_schema
 from cometmq.spark.store_path import StoreTable
 from cometmq.spark.stream import StreamReader
 
-TABLES = ("messages", "trace", "lag", "topics")
-
 
 class Table(Protocol):
     """What a source asks."""
+
+    def check(self) -> None:
+        """Refuse what can be read neither at once nor as a stream, before anything is read."""
+        ...
 
     def spark_schema(self) -> StructType: ...
 
@@ -47,10 +49,6 @@ def table_of(given: Mapping[str, str]) -> Table:
         name = "topics"
     if name in ("lag", "topics"):
         return ServerTable(given, name)
-    if name == "trace":
-        words.at_most_one(("traceTopic", *CHOOSING))
-        if not words.names(CHOOSING):
-            given = {**given, "subscribe": words.text("traceTopic") or TRACE_TOPIC}
     return MessageTable(given)
 
 
@@ -59,6 +57,16 @@ class MessageTable:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = dict(given)
+
+    def check(self) -> None:
+        is_stream = bool(Words(self._given).names(RATES))
+        try:
+            ReadOptions.of(self._given, is_stream=is_stream)
+        except InvalidArgument:
+            with suppress(InvalidArgument):
+                ReadOptions.of(self._given, is_stream=not is_stream)
+                return
+            raise
 
     def spark_schema(self) -> StructType:
         return spark_schema(arrow_schema(self._given))
@@ -81,6 +89,9 @@ class ServerTable:
     def __init__(self, given: Mapping[str, str], name: str) -> None:
         self._given = dict(given)
         self._name = name
+
+    def check(self) -> None:
+        check_options(Words(self._given), self._name)
 
     def _schema(self) -> pyarrow.Schema:
         return chosen(Words(self._given), server_schema(self._name))

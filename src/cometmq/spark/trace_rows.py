@@ -74,7 +74,7 @@ def rows_of(batch: pyarrow.RecordBatch, columns: Sequence[str]) -> pyarrow.Recor
     for broker, queue, offset, body in zip(*(batch.column(name).to_pylist() for name in WALKED), strict=True):
         rows += [
             {**read_line(line), "line": line, "broker": broker, "queue": queue, "offset": offset}
-            for line in str(body, "utf-8", "replace").split("\x02")
+            for line in str(body or b"", "utf-8", "replace").split("\x02")
             if line
         ]
     fields = [SCHEMA.field(name) for name in columns]

@@ -2,7 +2,8 @@
 
 A source hears that a batch is done when the next one begins, so a stream that is idle, or ended after
 Trigger.AvailableNow, seems to lag by one batch. A listener hears of it at once. Which group and cluster is meant it
-knows from what the source reports as its latest offset (`$group`).
+knows from what the source reports as its latest offset (`$group`), which has no secrets in it: those of a cluster that
+wants them must stand in the file of the variable COMETMQ_CLIENT_CONFIG.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from cometmq.client.options import ClientOptions
 from cometmq.errors import CometError
 from cometmq.spark.cluster import Cluster, patiently
+from cometmq.spark.connecting import usual_client
 from cometmq.spark.offsets import GROUP, Offsets, StreamOffset
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Tracker(StreamingQueryListener):
             return
         cluster = self._clusters.get(namesrv)
         if cluster is None:
-            cluster = self._clusters[namesrv] = Cluster(ClientOptions.of(namesrv))
+            cluster = self._clusters[namesrv] = Cluster(usual_client(namesrv))
 
         def commit() -> None:
             for topic in {str(queue.topic) for queue in news}:

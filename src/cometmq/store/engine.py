@@ -194,7 +194,7 @@ class Store:
                 while self.dispatch_waits:
                     self.dispatch()
                 clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
-                if self._index is not None and self._index.fault is not None:
+                if self._index is not None and self._index.incomplete:
                     clean = False  # only the replay after an unclean stop brings back what the index lacks
             if clean:
                 self._checkpoint.close()
@@ -442,8 +442,8 @@ class Store:
 
     def _disk_full_text(self) -> str:
         return (
-            f"the disk of {self.config.store_path_root_dir} is nearly full "
-            f"(diskSpaceWarningLevelRatio {self.config.disk_space_warning_level_ratio} %): "
+            f"the disk is full: that of {self.config.store_path_root_dir} is used beyond "
+            f"{self.config.disk_space_warning_level_ratio} % (diskSpaceWarningLevelRatio); "
             "free space or lower fileReservedTime, and sending works again"
         )
 
@@ -490,9 +490,9 @@ class Store:
         return self._index.last_update if self._index is not None else (0, 0)
 
     @property
-    def earliest_message_time_ms(self) -> int:
-        """Store time of the oldest message in the log; -1 if there is none."""
-        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN)
+    def store_times_ms(self) -> tuple[int, int]:
+        """Store times of the oldest message in the log (-1: there is none) and of the newest, which is the latest."""
+        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN), self._log.last_store_time_ms
 
     @property
     def disk_ratios(self) -> tuple[float, float]:

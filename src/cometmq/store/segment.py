@@ -4,16 +4,20 @@
     commitlog/00000000001073741824      bytes [S, 2S)
 
 All files of a folder have one size S, so the file of an offset is found by division. A wrong size means another
-`mappedFileSize…` setting or damage, and the store refuses to guess. Empty files at the end are what a crash leaves
-whose names reached the disk before their sizes did; they are removed.
+`mappedFileSize…` setting or damage, and the store refuses to guess. Empty or short files of zeros at the end are what a
+crash leaves: the names reached the disk before the sizes did, or space was being made. They are removed.
 
 Mirrors: MappedFileQueue.doLoad, DefaultMappedFile.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from cometmq.errors import StoreError
 from cometmq.store.fs import FileSystem
+
+_STEP: Final = 1 << 20
 
 
 def segment_path(folder: str, start: int) -> str:
@@ -26,7 +30,7 @@ def load_starts(fs: FileSystem, folder: str, size: int, setting: str) -> list[in
     for name in names:
         if len(name) != 20 or not name.isdecimal():
             raise StoreError(f"{folder}/{name} does not belong to the store: move it away")
-    while names and fs.size(f"{folder}/{names[-1]}") == 0:
+    while names and _is_unfinished(fs, f"{folder}/{names[-1]}", size):
         fs.unlink(f"{folder}/{names.pop()}")
     starts: list[int] = []
     for name in names:
@@ -39,6 +43,18 @@ def load_starts(fs: FileSystem, folder: str, size: int, setting: str) -> list[in
             )
         starts.append(start)
     return starts
+
+
+def _is_unfinished(fs: FileSystem, path: str, size: int) -> bool:
+    """Whether a file was being made, and never written to."""
+    length = fs.size(path)
+    if not 0 < length < size:
+        return length == 0
+    fd = fs.open(path, read_only=True)
+    try:
+        return not any(any(fs.pread(fd, _STEP, at)) for at in range(0, length, _STEP))
+    finally:
+        fs.close(fd)
 
 
 class Segment:

@@ -3,6 +3,7 @@
     {"code":310,"extFields":{"a":group,"b":topic,…,"f":·,"g":·,"h":·,"i":·,…},"flag":·,…,"opaque":·,…}
 
 Text that is not known to need no escape (the properties) goes through the JSON encoder, numbers and fixed text do not.
+A signature covers the body and all fields: `SignedSends` encodes each header anew.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Final
 import orjson
 
 from cometmq.wire.codes import FLAG_ONE_WAY
-from cometmq.wire.command import encode_head
+from cometmq.wire.command import Body, encode_head
 from cometmq.wire.requests.send import SendMessageV2
+from cometmq.wire.signing import Credentials
 
 _LENGTHS: Final = Struct(">ii")
 _pack: Final = _LENGTHS.pack
@@ -34,19 +36,50 @@ class SendTemplate:
         sample.flag = FLAG_ONE_WAY
         self._one_way = _with_gaps(encode_head(sample, 0))
 
-    def fill(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body_size: int) -> bytes:
+    def fill(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body: Body) -> bytes:
         """The frame up to its body."""
         header = self._header % (sys_flag, born_ms, flag, _dumps(properties), opaque)
         size = len(header)
-        return _pack(4 + size + body_size, size) + header
+        return _pack(4 + size + len(body), size) + header
 
-    def fill_one_way(
-        self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body_size: int
-    ) -> bytes:
+    def fill_one_way(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body: Body) -> bytes:
         """The same for a send that is not answered."""
         header = self._one_way % (sys_flag, born_ms, flag, _dumps(properties), opaque)
         size = len(header)
-        return _pack(4 + size + body_size, size) + header
+        return _pack(4 + size + len(body), size) + header
+
+
+class SignedSends:
+    """The same frames, signed."""
+
+    __slots__ = ("_credentials", "_fixed", "_kind")
+
+    def __init__(self, credentials: Credentials, kind: type[SendMessageV2], **fixed: str | int | bool | None) -> None:
+        self._credentials = credentials
+        self._kind = kind
+        self._fixed = fixed
+
+    def fill(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body: Body) -> bytes:
+        """The frame up to its body."""
+        return self._frame(0, opaque, sys_flag, born_ms, flag, properties, body)
+
+    def fill_one_way(self, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body: Body) -> bytes:
+        """The same for a send that is not answered."""
+        return self._frame(FLAG_ONE_WAY, opaque, sys_flag, born_ms, flag, properties, body)
+
+    def _frame(
+        self, how: int, opaque: int, sys_flag: int, born_ms: int, flag: int, properties: str, body: Body
+    ) -> bytes:
+        command = self._kind(
+            **self._fixed,  # type: ignore[arg-type]
+            sys_flag=sys_flag,
+            born_timestamp=born_ms,
+            flag=flag,
+            properties=properties,
+        ).command(body)
+        command.opaque, command.flag = opaque, how
+        self._credentials.sign(command)
+        return encode_head(command, len(body))
 
 
 def _with_gaps(frame: bytes) -> bytes:

@@ -70,6 +70,7 @@ def test_the_default_topic_limits_the_queues(asked: int, made: int) -> None:
 @pytest.mark.parametrize("default_topic", ["absent", "SELF_TEST_TOPIC"])
 def test_no_topic_is_made_after_one_that_does_not_let_inherit(default_topic: str) -> None:
     topics = topics_of()
+    topics.persist()
     assert topics.create_on_send("orders", default_topic, 4) is None
     assert "orders" not in topics
     assert not topics.unsaved

@@ -221,6 +221,8 @@ async def test_refused_where_transactions_are_forbidden(broker: StartBroker) -> 
 
 
 async def test_junk_in_the_system_topics_holds_nobody_up(broker: StartBroker, tmp_path: Path) -> None:
+    async with broker():
+        pass  # which makes the tables
     config = load_settings({"storePathRootDir": str(tmp_path / "store"), "mappedFileSizeCommitLog": "1048576"}).store
     store = Store.open(config, store_host=pack_host("127.0.0.1", 1))
     for text in (b"", b"REAL_TOPIC\x01orders\x02", b"REAL_TOPIC\x01../x\x02REAL_QID\x010\x02", b"REAL_QID\x01-1\x02"):

@@ -108,7 +108,7 @@ def test_a_template_writes_what_the_encoder_would(
     }  # fmt: skip
     template = SendTemplate(SendMessageV2, **fixed)
     fill = template.fill_one_way if one_way else template.fill
-    frame = fill(number, 1, 2, number, properties, 5) + b"12345"
+    frame = fill(number, 1, 2, number, properties, b"12345") + b"12345"
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     command = decode_command(frame[4:])
     expected = SendMessageV2(**fixed, sys_flag=1, born_timestamp=2, flag=number, properties=properties)  # type: ignore[arg-type]

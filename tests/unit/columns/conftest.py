@@ -21,6 +21,7 @@ def make_columns(request: pytest.FixtureRequest) -> MakeColumns:
         pytest.skip("the extension is not built here")
 
     def make(columns: Sequence[str] = COLUMNS, **filters: object) -> RecordColumns:
-        return RecordColumns(columns, "broker-a", make_walk(columns, pure=is_pure, **filters))  # type: ignore[arg-type]
+        walk = make_walk(columns, pure=is_pure, **filters)  # type: ignore[arg-type]
+        return RecordColumns(columns, "broker-a", walk, filters.get("unpack"))  # type: ignore[arg-type]
 
     return make

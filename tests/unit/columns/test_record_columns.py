@@ -16,6 +16,7 @@ from tests.unit.columns.records import BORN_MS, make_record
 from cometmq import compiled
 from cometmq.client.compression import Compression, compress
 from cometmq.columns import COLUMNS, schema
+from cometmq.columns.bodies import Unpacker
 from cometmq.columns.walk import Stop
 from cometmq.errors import CorruptRecord, InvalidArgument, ProtocolError
 from cometmq.wire.record import encode_blank, pack_host
@@ -137,6 +138,24 @@ def test_packed_bodies_are_unpacked(make_columns: MakeColumns, kind: Compression
     columns = make_columns(["body"])
     columns.add(make_record(body=compress(b"long " * 99, kind), sys_flag=kind.sys_flag))
     assert columns.batch()["body"].to_pylist() == [b"long " * 99]
+
+
+@pytest.mark.parametrize("columns", [["body", "offset"], ["offset"]])
+def test_rows_may_lack_a_body_that_cannot_be_unpacked(make_columns: MakeColumns, columns: list[str]) -> None:
+    said: list[str] = []
+    made = make_columns(columns, unpack=Unpacker(said.append))
+    sound = make_record(body=compress(b"long " * 99, Compression.ZLIB), sys_flag=Compression.ZLIB.sys_flag)
+    for _ in range(2):  # nothing is left from the batch before
+        for is_sound in (True, False, False, True):
+            made.add(sound if is_sound else make_record(body=b"garbage", sys_flag=Compression.ZLIB.sys_flag))
+        batch = made.batch()
+        assert batch.num_rows == 4
+        if "body" in columns:
+            assert batch["body"].to_pylist() == [b"long " * 99, None, None, b"long " * 99]
+            assert batch.schema == made.schema
+    made.add(sound)
+    assert made.batch().column(0).null_count == 0
+    assert len(said) == (4 if "body" in columns else 0)
 
 
 def test_a_body_that_cannot_be_unpacked_says_where(make_columns: MakeColumns) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -23,8 +24,8 @@ from pyspark.sql.datasource import (
 
 from cometmq.errors import InvalidArgument
 from cometmq.model.queue import MessageQueue
-from cometmq.spark.filters import Narrowing, narrowing_of
-from cometmq.spark.offsets import Range, StreamOffset, flat, nested, ranges_between
+from cometmq.spark.filters import PLACES, Narrowing, narrowing_of
+from cometmq.spark.offsets import Offsets, Range, StreamOffset, flat, nested, ranges_between
 from cometmq.spark.planning import ROWS_SMALL, admit, admit_bytes, share
 from cometmq.spark.trace_rows import read_line
 
@@ -98,6 +99,14 @@ def test_a_hot_queue_uses_all_cores_and_quiet_ones_share_a_task() -> None:
     assert share([], cores=4, min_partitions=7, max_records=None) == []
 
 
+@pytest.mark.parametrize("cores", [2, 3, 8, 16])
+def test_a_hot_queue_among_quiet_ones_uses_all_cores(cores: int) -> None:
+    hot = [Range("t", "b", 0, 0, 400_000), *(Range("t", "b", number, 0, 5) for number in range(1, 8))]
+    tasks = share(hot, cores=cores, min_partitions=None, max_records=None)
+    assert max(sum(one.rows for one in task) for task in tasks) <= 400_035 // cores + 1
+    assert len(tasks) == cores + 1
+
+
 limits = st.dictionaries(queues, st.tuples(st.integers(0, 1 << 30), st.integers(0, 100_000)), min_size=1, max_size=12)
 
 
@@ -114,6 +123,39 @@ def test_limits_are_kept_and_something_always_goes_on(waiting: dict[MessageQueue
     assert all(starts[queue] <= by_size[queue] <= ends[queue] for queue in by_size)
     assert taken * 10 <= max(most, 10)
     assert (taken > 0) == (total > 0)
+    queues_waiting = [queue for queue, (_, count) in waiting.items() if count]
+    if most >= len(queues_waiting):
+        assert all(found[queue] > starts[queue] for queue in queues_waiting)
+    if most >= 10 * len(queues_waiting):
+        assert all(by_size[queue] > starts[queue] for queue in queues_waiting)
+
+
+def test_quiet_queues_get_something_beside_a_hot_one() -> None:
+    ends = {MessageQueue("t", "b", number): count for number, count in enumerate((1_000_000, 50, 90))}
+    starts = dict.fromkeys(ends, 0)
+    assert list(admit(starts, ends, 10_000).values()) == [9_997, 1, 2]
+    assert list(admit_bytes(starts, ends, dict.fromkeys(ends, 1000.0), 10_000_000).values()) == [9_996, 1, 1]
+
+
+def by_rows(starts: Offsets, ends: Offsets) -> Offsets:
+    return admit(starts, ends, 3)
+
+
+def by_bytes(starts: Offsets, ends: Offsets) -> Offsets:
+    return admit_bytes(starts, ends, dict.fromkeys(ends, 10.0), 35)
+
+
+@pytest.mark.parametrize("limited", [by_rows, by_bytes])
+def test_queues_take_turns_where_the_limit_is_smaller_than_their_number(
+    limited: Callable[[Offsets, Offsets], Offsets],
+) -> None:
+    ends = {MessageQueue("t", "b", number): 1_000 for number in range(10)}
+    at = dict.fromkeys(ends, 0)
+    for _ in range(10):
+        after = limited(at, ends)
+        assert sum(after.values()) == sum(at.values()) + 3
+        at = after
+    assert set(at.values()) == {3}
 
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -131,6 +173,7 @@ NOON_MS = int(NOON.timestamp() * 1000)
         ([EqualTo(("tags",), "*")], Narrowing()),
         ([EqualTo(("keys",), "k1 k2")], Narrowing(key="k1")),
         ([EqualTo(("keys",), " ")], Narrowing()),
+        ([EqualTo(("keys",), " a\tb\u3000c\u00a0d ")], Narrowing(key="a\tb\u3000c\u00a0d")),
         ([In(("keys",), ("a", "b"))], Narrowing()),
         ([GreaterThan(("offset",), 5), LessThanOrEqual(("offset",), 9)], Narrowing(offset_low=6, offset_high=10)),
         ([GreaterThanOrEqual(("offset",), 5), LessThan(("offset",), 9)], Narrowing(offset_low=5, offset_high=9)),
@@ -155,6 +198,12 @@ def test_conditions_narrow_only_what_they_say(filters: list[object], wanted: Nar
     found = narrowing_of(filters)  # type: ignore[arg-type]
     assert found == wanted
     assert Narrowing.read(found.write()) == found
+
+
+def test_lines_of_a_trace_are_narrowed_by_their_places_only() -> None:
+    filters = [EqualTo((name,), "x") for name in ("topic", "tags", "keys", "broker")]
+    filters += [EqualTo(("queue",), 3), LessThan(("offset",), 9), GreaterThan(("store_time",), NOON)]
+    assert narrowing_of(filters, PLACES) == Narrowing(brokers=["x"], queues=[3], offset_high=9)
 
 
 @pytest.mark.parametrize("text", ["", "Pub", "Nothing\x01x", "Pub\x01soon\x01r", "SubAfter\x01\x01null\x01x\x01maybe"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -34,16 +35,24 @@ def patch(path: Path, at: int, data: bytes) -> None:
         file.write(data)
 
 
-def killed_store(root: Path, sizes: list[int], *, keyed: bool = True) -> list[tuple[int, int]]:
-    """A store killed after these messages; returns their places."""
+def killed_store(
+    root: Path, sizes: list[int], *, keyed: bool = True, vouched: int | None = None
+) -> list[tuple[int, int]]:
+    """A store killed after these messages, whose checkpoint knows the first `vouched`; returns their places."""
     store = open_small(root)
-    places = []
+    places, checkpoint = [], root / "checkpoint"
     for number, size in enumerate(sizes):
         fields = {"keys": f"k{number}"} if keyed else {}
         places.append(send(store, bytes([number + 1]) * size, **fields))
+        if number + 1 == vouched:
+            settle(store)
+            store.maintain(thorough=True)
+            known = checkpoint.read_bytes()
     settle(store)
     store.maintain(thorough=True)
     store.abandon()
+    if vouched is not None:  # as a power cut leaves it
+        checkpoint.write_bytes(known)
     return [(place.physical_offset, place.size) for place in places]
 
 
@@ -52,7 +61,7 @@ def test_tail_torn_at_every_byte_of_the_last_messages(tmp_path: Path, filler: by
     """Exactly the whole messages before the cut come back. Garbage in topic or properties the format cannot tell."""
     origin, root = tmp_path / "origin", tmp_path / "copy"
     sizes = [40, 3, 0, 17]
-    places = killed_store(origin, sizes, keyed=filler == b"\0")
+    places = killed_store(origin, sizes, keyed=filler == b"\0", vouched=1)
     whole = segment(origin).read_bytes()
     records = [whole[at : at + size] for at, size in places]
     for cut in range(places[1][0], sum(places[-1])):
@@ -77,7 +86,7 @@ def test_tail_torn_at_every_byte_of_the_last_messages(tmp_path: Path, filler: by
 
 
 def test_stale_messages_behind_a_cut_do_not_come_back(tmp_path: Path) -> None:
-    places = killed_store(tmp_path, [50, 50, 50, 50])
+    places = killed_store(tmp_path, [50, 50, 50, 50], vouched=1)
     patch(segment(tmp_path), places[1][0] + 90, b"\xff")  # the second is damaged, the others are sound
     store = open_small(tmp_path)
     assert len(bodies(store)) == 1
@@ -143,8 +152,17 @@ def test_the_checkpoint_vouches_for_an_index_as_java_leaves_it(tmp_path: Path) -
     assert checkpoint.read_bytes()[16:24] == index.read_bytes()[8:16] == START_MS.to_bytes(8)
 
 
-def test_lost_log_drops_the_queues(tmp_path: Path) -> None:
-    killed_store(tmp_path, [10] * 15)
+def test_a_log_that_was_never_synced_takes_the_queues_along(tmp_path: Path) -> None:
+    """A power cut may leave units of messages and not the first file of the log."""
+    known = tmp_path / "known"
+    store = open_small(tmp_path)
+    known.write_bytes((tmp_path / "checkpoint").read_bytes())
+    for _ in range(15):
+        send(store, b"x")
+    settle(store)
+    store.maintain(thorough=True)
+    store.abandon()
+    known.rename(tmp_path / "checkpoint")
     shutil.rmtree(tmp_path / "commitlog")
     store = open_small(tmp_path)
     assert store.max_offset("T", 0) == 0
@@ -152,15 +170,14 @@ def test_lost_log_drops_the_queues(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("clean", [True, False])
-def test_queues_ahead_of_the_log_are_cut(tmp_path: Path, clean: bool) -> None:
-    places = killed_store(tmp_path, [100] * 60)
-    if clean:
-        open_small(tmp_path).close()
+def test_queues_ahead_of_the_log_are_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As a power cut leaves them: units of messages that were never known to be synced."""
+    places = killed_store(tmp_path, [100] * 60, vouched=3)
     for path in sorted((tmp_path / "commitlog").iterdir())[1:]:
         path.unlink()
     count = sum(1 for at, _size in places if at < SEGMENT_SIZE)
     store = open_small(tmp_path)
+    assert f"{60 - count} units of queues" in caplog.text
     assert (store.min_offset("T", 0), store.max_offset("T", 0), len(bodies(store))) == (0, count, count)
     assert send(store, b"x").queue_offset == count
     store.close()
@@ -356,4 +373,37 @@ def test_an_empty_file_of_a_new_queue_costs_no_replay_of_the_whole_log(tmp_path:
     assert segments > 2
     assert max(totals) < segments * store.config.mapped_file_size_commit_log
     assert bodies(store, queue_id=7) == [b"first"]
+    store.close()
+
+
+@pytest.mark.parametrize("length", [1, 4096 - 1])
+def test_a_file_that_was_being_made_is_removed(tmp_path: Path, length: int) -> None:
+    """Where the file system has no call that makes room at once, a kill leaves a file that is too short."""
+    store = open_small(tmp_path)
+    send(store, b"x")
+    settle(store)
+    store.abandon()
+    unfinished = tmp_path / "commitlog" / f"{SEGMENT_SIZE:020d}"
+    unfinished.write_bytes(bytes(length))
+    store = open_small(tmp_path)
+    assert bodies(store) == [b"x"] and not unfinished.exists()
+    store.close()
+    unfinished.write_bytes(b"\x00" * (length - 1) + b"x")
+    with pytest.raises(StoreError, match="restore the file"):
+        open_small(tmp_path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_store_times_go_on_where_the_clock_was_set_back_by_a_month(tmp_path: Path, clean: bool) -> None:
+    """So far ahead of the clock, a store time would else count as damaged."""
+    clock = HandClock()
+    clock.ms = int(time.time() * 1000) + 40 * 24 * 3_600_000
+    store = open_small(tmp_path, clock=clock)
+    latest_ms = send(store, b"before").store_time_ms
+    settle(store)
+    store.maintain(thorough=True)
+    store.close() if clean else store.abandon()
+    clock.ms = int(time.time() * 1000)
+    store = open_small(tmp_path, clock=clock)
+    assert send(store, b"after").store_time_ms == latest_ms
     store.close()

@@ -1,8 +1,9 @@
 """A slave asks its master for the tables beside the log, again and again.
 
 Before it follows, as the topics say what kinds of queues their messages go to, then every `EVERY_S`, and the timer's
-progress every `OFTEN_S`; at once when the log brings a topic that is not known here. A table that cannot be had, or is
-not what it should be, is left as it is and asked for again; the others are not held up.
+progress every `OFTEN_S`; at once when the log brings a topic that is not known here. Only a master whose log is ours is
+asked (`Source`): of another, no table is taken. A table that is not what it should be, or is refused, is left as it is
+and asked for again; the others are not held up.
 
 Mirrors: SlaveSynchronize, which asks once a minute.
 """
@@ -13,10 +14,10 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from cometmq.broker.replicated import Replicated
-from cometmq.errors import CometError
+from cometmq.errors import CometError, PeerUnreachable
 from cometmq.net.pool import Pool
 
 log = logging.getLogger("cometmq.ha")
@@ -26,10 +27,18 @@ OFTEN_S: Final = 3.0
 ASK_MS: Final = 10_000
 
 
+class Source(Protocol):
+    """Where the master is whose log is followed here (`slave`)."""
+
+    source: str | None
+
+    async def settled_source(self) -> str | None: ...
+
+
 class Metadata:
     """Copies tables until closed. The first one is that of the topics."""
 
-    def __init__(self, tables: Sequence[Replicated], pool: Pool, master: Callable[[], str | None]) -> None:
+    def __init__(self, tables: Sequence[Replicated], pool: Pool, master: Source) -> None:
         self._tables = tables
         self._pool = pool
         self._master = master
@@ -59,7 +68,7 @@ class Metadata:
                     await self._wanted.wait()
             is_wanted = self._wanted.is_set()
             self._wanted.clear()
-            if is_wanted and (address := self._master()) is not None:
+            if is_wanted and (address := await self._master.settled_source()) is not None:
                 await self._copy(self._tables[0], address)
             if is_wanted:
                 self.on_topics()
@@ -67,22 +76,30 @@ class Metadata:
 
     async def ask(self, *, everything: bool = True) -> None:
         """One round."""
-        address = self._master()
+        address = self._master.source
         if address is None:
             return
         if everything:
             self._asked_at = asyncio.get_running_loop().time()
         for table in self._tables:
-            if everything or table.often:
-                await self._copy(table, address)
+            if (everything or table.often) and not await self._copy(table, address):
+                return
 
-    async def _copy(self, table: Replicated, address: str) -> None:
+    async def _copy(self, table: Replicated, address: str) -> bool:
+        """Whether the master is still there."""
         why = ""
         try:
             channel = await self._pool.channel(address)
-            table.take(bytes((await channel.call(table.request, timeout_ms=ASK_MS)).body))
+            answer = await channel.call(table.request, timeout_ms=ASK_MS)
+            if self._master.source != address:
+                return False
+            table.take(bytes(answer.body))
+        except PeerUnreachable as gone:
+            log.info("cannot ask the master for its %s: %s", table.name, gone)
+            return False
         except (CometError, AttributeError, TypeError, ValueError, OverflowError) as fault:
             why = str(fault)
         if why and self._complaints.get(table.name) != why:
-            log.warning("the master's %s were not copied: %s", table.name, why)
+            log.warning("cannot copy the master's %s: %s", table.name, why)
         self._complaints[table.name] = why
+        return True

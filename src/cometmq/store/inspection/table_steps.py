@@ -9,10 +9,10 @@ from typing import Any, Final
 from cometmq.errors import StoreError
 from cometmq.store.fs import FileSystem
 from cometmq.store.inspection.folder import Folder
-from cometmq.store.inspection.table_check import table_names, table_of
+from cometmq.store.inspection.table_check import load_table, table_names
+from cometmq.store.needed_tables import TOPICS
 from cometmq.store.tables import BACKUP_SUFFIX, TableFile
 
-TOPICS: Final = "topics.json"
 DAMAGED_SUFFIX: Final = ".damaged"
 READ_WRITE: Final = 6
 
@@ -28,9 +28,8 @@ Made = tuple[str, Callable[[], None], "str | None"]  # what, apply, what it cost
 def table_steps(fs: FileSystem, folder: Folder) -> Iterator[Made]:
     """What can be done about tables that cannot be read."""
     for name in table_names(folder):
-        table = table_of(folder, name)
         try:
-            backup = table.load()
+            table, backup = load_table(folder, name)
         except StoreError:
             yield _without(fs, folder, name)
             continue
