@@ -88,11 +88,11 @@ class Store:
         self.appender = Appender(self._log, self._table, self._batches, config, clock, store_host)
         self._dispatcher = Dispatcher(self._log, self.appender, self._table, self._batches, self._index)
         self._residency = Residency(fs, self._log)
-        self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
-        self._extension = QueueExtension(fs, config)
         self._healer = UnitHealer(self._log, self._table, config.message_delay_level)
+        self._batch_reader = BatchReader(self._log, self._batches, self._residency, config, self._healer)
+        self._extension = QueueExtension(fs, config)
         self._reader = Reader(
-            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension, self._healer
+            fs, self._log, self._table, self._residency, config, self._batch_reader, self._extension, self._healer
         )
         self._times = TimeSearch(self._log, self._table, self._healer)
         self._followed: FollowedLog | None = None
@@ -179,6 +179,7 @@ class Store:
         self._residency.recent_from = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
         self.damages = recovery.damages
+        self._batch_reader.heal_first()
         if self.damages:
             self._log.fence(read_only_text(self.damages, self.config.store_path_root_dir))
         self.maintain(thorough=not clean or (self._index is not None and self._index.ahead))

@@ -100,7 +100,7 @@ def test_a_header_with_a_flipped_bit_is_made_again(tmp_path: Path, entries: int,
     index.flush()
     index.close()
     times = {n * 100: T0 + n * 1000 for n in range(17)}
-    for bit in range(40 * 8):
+    for bit in range((entries // 8 + which) % 3, 40 * 8, 3):
         folder = tmp_path / "flipped"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(made, folder)
