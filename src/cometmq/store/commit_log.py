@@ -2,6 +2,8 @@
 
     min_offset ≤ flushed ≤ written ≤ end         end counts what is encoded and still in `parts`
 
+The checkpoint vouches for `flushed_whole`: `flushed` without the beginning of a record, where another log sent no more.
+
 Appending is `append.py`'s: it puts encoded bytes into `parts` and moves `end`. `write` hands all of it to the
 system in one call, `flush` makes it durable. Readers and dispatch see up to `confirm_offset`: `flushed` under
 SYNC_FLUSH, else `written`.
@@ -21,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from struct import Struct
 from threading import Lock
-from typing import Final
+from typing import Final, NamedTuple
 
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused, StoreError, StoreNotWritable
@@ -34,10 +36,19 @@ VIEWS_MAX: Final = 64  # maps of segments kept at once
 JOIN_SIZE_MAX: Final = 1 << 20  # below it one joined pwrite beats many small pieces
 DISK_FULL_RETRY_MS: Final = 1000
 
+_PIECE: Final = 1 << 20
 _SYS_FLAG: Final = Struct(">i")
 _HEAD: Final = Struct(">iI4xi4xqq")
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
 _LONG: Final = Struct(">q")
+
+
+class Torn(NamedTuple):
+    """Bytes that were cut off: `path` held so many behind byte `at`."""
+
+    path: str
+    at: int
+    size: int
 
 
 class CommitLog:
@@ -60,6 +71,9 @@ class CommitLog:
         self.limit = 0  # end of the segment that `end` is in
         self.written = 0
         self.flushed = 0
+        self.held = 0  # bytes at the end that only begin a record
+        self.written_whole = 0
+        self.flushed_whole = 0
         self.last_store_time_ms = 0
         self.written_store_time_ms = 0
         self.flushed_store_time_ms = 0
@@ -87,35 +101,48 @@ class CommitLog:
                     "or move those before it away to go on without them"
                 )
 
-    def set_end(self, end: int, last_store_time_ms: int, *, cut: bool = True) -> None:
-        """The log ends here: cut what is behind, durably, unless nothing may be touched, and go on from here."""
+    def set_end(self, end: int, last_store_time_ms: int, *, cut: bool = True) -> list[Torn]:
+        """The log ends here: cut what is behind, durably, unless nothing may be touched, and go on from here.
+
+        Returns what was cut."""
         segment = self.segment_of(end)
-        if cut:
-            self._cut(end, segment)
+        torn = self._cut(end, segment) if cut else []
         self.end = self.written = self.flushed = self._parts_at = end
+        self.held, self.written_whole, self.flushed_whole = 0, end, end
         self.limit = segment.end if segment is not None else end
         if segment is not None and segment.start == end:
             segment.unnamed = True  # who made it may have died before the flush that would have synced its name
         self.last_store_time_ms = self.written_store_time_ms = self.flushed_store_time_ms = last_store_time_ms
+        return torn
 
     def doubt_from(self, offset: int) -> None:
         """What the process that died wrote from here on may not be on the disk: the next flush takes it along."""
         self.flushed = min(self.flushed, offset)
+        self.flushed_whole = min(self.flushed_whole, offset)
         self.flushed_store_time_ms = 0
         for segment in self.segments.values():
             if segment.end > offset:
                 segment.unnamed = True
 
-    def _cut(self, end: int, segment: Segment | None) -> None:
+    def _cut(self, end: int, segment: Segment | None) -> list[Torn]:
+        torn: list[Torn] = []
         later = [start for start in self.segments if start > end]
         for start in sorted(later, reverse=True):
+            size = 0
+            for at, piece in self.data_pieces(start, 0, _PIECE, 0):
+                size = max(size, at + len(piece.rstrip(b"\0")) if any(piece) else 0)
+            if size:
+                torn.append(Torn(self.segments[start].path, 0, size))
             self._fs.unlink(self.drop_segment(start))
         if segment is not None:
             segment.open(self._fs)
-            if self._fs.zero(segment.fd, end - segment.start, self.segment_size):
+            size = self._fs.zero(segment.fd, end - segment.start, self.segment_size)
+            if size:
                 self._fs.sync(segment.fd)
+                torn.append(Torn(segment.path, end - segment.start, size))
         if later:
             self._fs.fsync_dir(self.folder)
+        return torn[::-1]
 
     def data_pieces(self, start: int, at: int, size: int, overlap: int) -> Iterator[tuple[int, bytes]]:
         """Where the segment at `start` holds data from byte `at` on, and the data, in pieces that overlap.
@@ -181,11 +208,13 @@ class CommitLog:
             self._fs.unlink(self.drop_segment(start))
         with self._flush_lock:
             self.end = self.limit = self.written = self.flushed = self._parts_at = self.min_offset = offset
+            self.written_whole = self.flushed_whole = 0  # until something stands there
 
-    def append_raw(self, data: bytes) -> None:
-        """Bytes of another log; they fit into the segment."""
+    def append_raw(self, data: bytes, held: int) -> None:
+        """Bytes of another log; they fit into the segment. The last `held` bytes only begin a record."""
         self.parts.append(data)
         self.end += len(data)
+        self.held = held
 
     def cut(self, end: int) -> None:
         """Cut the last bytes, within one segment, off a log of which everything is flushed."""
@@ -256,6 +285,7 @@ class CommitLog:
             self.fence(f"{self.folder}: a write at offset {self.written} failed: {error.strerror}")
             raise StoreNotWritable(self.fault) from error
         self.written = self._parts_at = self.end
+        self.written_whole = self.end - self.held
         self.written_store_time_ms = self.last_store_time_ms
         return self.end
 
@@ -271,8 +301,8 @@ class CommitLog:
         with self._flush_lock:
             if self.fault is not None:
                 raise StoreNotWritable(self.fault)
-            # The time first: a write that ends between the two must not make it younger than what is flushed.
-            store_time_ms = self.written_store_time_ms
+            # These first: a write that ends in between must not make them younger than what is flushed.
+            store_time_ms, whole = self.written_store_time_ms, self.written_whole
             target, at = self.written, self.flushed
             try:
                 while at < target:
@@ -292,7 +322,7 @@ class CommitLog:
                     "the broker"
                 )
                 raise StoreNotWritable(self.fault) from error
-            self.flushed = target
+            self.flushed, self.flushed_whole = target, whole
             self.flushed_store_time_ms = store_time_ms
             return target
 

@@ -111,7 +111,7 @@ class FollowedLog:
         if offset == log.limit:
             log.roll(0)
         self._read(offset, data)
-        log.append_raw(bytes(data))
+        log.append_raw(bytes(data), self._held)
         if self._blank_until and log.end >= self._blank_until:
             self._readable, self._blank_until = self._blank_until, 0
 

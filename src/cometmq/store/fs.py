@@ -51,8 +51,8 @@ class FileSystem(Protocol):
     def data_ranges(self, fd: int, offset: int, end: int) -> Iterator[tuple[int, int]]:
         """The parts of `[offset, end)` that may hold anything but zeros."""
 
-    def zero(self, fd: int, offset: int, end: int) -> bool:
-        """Make `[offset, end)` read as zeros and keep its space; False if it was so already."""
+    def zero(self, fd: int, offset: int, end: int) -> int:
+        """Make `[offset, end)` read as zeros and keep its space; how many bytes there were, up to the last not zero."""
 
     def sync(self, fd: int) -> None:
         """Data, and the metadata needed to read it back, to the disk (fdatasync)."""
@@ -130,19 +130,20 @@ class OsFs:
                 yield start, stop
             offset = max(stop, offset + 1)
 
-    def zero(self, fd: int, offset: int, end: int) -> bool:
+    def zero(self, fd: int, offset: int, end: int) -> int:
         # Only what holds data is rewritten: an untouched preallocated tail of a gigabyte costs nothing.
-        changed = False
+        size = 0
         # All are asked for before one is read: what the system reads ahead would look like data too.
         for start, stop in list(self.data_ranges(fd, offset, end)):
             for at in range(start, stop, len(_ZEROS)):
                 chunk = _ZEROS[: min(len(_ZEROS), stop - at)]
-                if os.pread(fd, len(chunk), at) != chunk:
+                data = os.pread(fd, len(chunk), at)
+                if data != chunk:
                     write_all(self, fd, chunk, at)
-                    changed = True
+                    size = at + len(data.rstrip(b"\0")) - offset
                 else:
                     os.posix_fadvise(fd, at, len(chunk), os.POSIX_FADV_DONTNEED)
-        return changed
+        return size
 
     def sync(self, fd: int) -> None:
         os.fdatasync(fd)

@@ -86,7 +86,7 @@ class Maintenance:
 
     def _move_checkpoint(self) -> None:
         checkpoint = self._checkpoint
-        checkpoint.physic_ms = max(checkpoint.physic_ms, self._log.flushed_store_time_ms)
+        self._take_flushed()
         checkpoint.logics_ms = max(checkpoint.logics_ms, self._logics_ms)
         checkpoint.logics_physical_offset = max(checkpoint.logics_physical_offset, self._logics_physical_offset)
         checkpoint.index_ms = max(checkpoint.index_ms, self._index_ms)
@@ -98,12 +98,17 @@ class Maintenance:
         It is true whether or not it gets to the disk, so only the end of a segment is worth a sync.
         """
         log, checkpoint = self._log, self._checkpoint
-        checkpoint.physic_ms = max(checkpoint.physic_ms, log.flushed_store_time_ms)
+        self._take_flushed()
         if log.vouched_segment != log.flushed // log.segment_size:
             log.vouched_segment = log.flushed // log.segment_size
             checkpoint.flush()
         else:
             checkpoint.write()
+
+    def _take_flushed(self) -> None:
+        log, checkpoint = self._log, self._checkpoint
+        checkpoint.physic_ms = max(checkpoint.physic_ms, log.flushed_store_time_ms)
+        checkpoint.flushed = max(checkpoint.flushed, log.flushed_whole)
 
     def finish(self) -> None:
         """Let go of what is in the files now. Waits for a `run` whose caller was cancelled."""

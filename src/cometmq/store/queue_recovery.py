@@ -5,15 +5,17 @@ Mirrors: ConsumeQueue.recover, truncateDirtyLogicFiles, and those of BatchConsum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Final
 
 from cometmq.store.consume_queue import BLANK_UNIT, BLANK_UNIT_SIZE, UNIT, ConsumeQueue
 from cometmq.store.queue_table import QueueTable
+from cometmq.wire.record import RECORD_SIZE_MIN
 
 SCAN_UNITS: Final = 4096
 DOUBTED_UNITS_MAX: Final = 1000  # if that many do not fit, the whole queue is replayed
+NAMED_UNITS: Final = 32  # of each queue, to see whether they are in order
 SUSPECT_FILES: Final = 3  # the last files of a queue are read unit by unit after a kill
 
 
@@ -93,6 +95,29 @@ def doubt_end(table: QueueTable, queue: ConsumeQueue, record_head: RecordHead) -
     if of_batches:
         table.cut(queue, 0)
     return True
+
+
+def named_behind(queues: Iterable[tuple[QueueTable, ConsumeQueue]], end: int, segment_size: int) -> int:
+    """How far the messages reach that queues name at or behind `end`, where the log seems to end; 0 if there are none.
+
+    One unit may itself be what is damaged: it is believed if it names exactly `end`, else two are wanted.
+    """
+    found: list[tuple[int, int]] = []
+    for table, queue in queues:
+        of_queue: list[tuple[int, int]] = []
+        before = 1 << 62
+        for offset in range(queue.max_offset - 1, max(queue.max_offset - NAMED_UNITS, queue.first_offset) - 1, -1):
+            place, size = _place(table, queue, offset)
+            if place < end or size == BLANK_UNIT_SIZE:
+                break
+            if size < RECORD_SIZE_MIN or place + size > min(before, place - place % segment_size + segment_size):
+                of_queue = []  # no log is like that
+                break
+            of_queue.append((place, size))
+            before = place
+        found += of_queue
+    believed = len(found) > 1 or any(place == end for place, _ in found)
+    return max(place + size for place, size in found) if believed else 0
 
 
 def last_place(table: QueueTable, queue: ConsumeQueue) -> tuple[int, int]:

@@ -5,8 +5,9 @@
 
 Walking ends at the first thing that is no sound record. What stands behind is a torn write: the rest of the
 segment is zeroed (Java leaves it, and old messages can come back to life), queue units and index entries that
-point there are cut. But if a record behind it is known to be synced (`damage.py`), the log is damaged in its middle:
-then nothing of it is touched, the walk goes on behind the damage, and the store opens for reading only.
+point there are cut, and a line says so. But if more is known to have been synced (`damage.py`), the log is damaged:
+then nothing of it is touched, the walk goes on behind the damage, and the store opens for reading only. Of a log that
+is gone altogether the queues are not cut either: the start is refused.
 
 Without the folder of the queues all are rebuilt from the first segment. A queue whose last unit does not fit the
 record it names, or whose last file holds none, is replayed from the last unit that does fit; one whose files hold none
@@ -17,22 +18,26 @@ Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormal
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
+from cometmq.errors import StoreError
 from cometmq.model.sysflag import TRANSACTION_UNSEEN
 from cometmq.store.batch_queue import BatchQueues
 from cometmq.store.checkpoint import Checkpoint
 from cometmq.store.commit_log import CommitLog
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import ConsumeQueue
-from cometmq.store.damage import Damage, next_synced
+from cometmq.store.damage import Damage, Evidence
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
-from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place
+from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place, named_behind
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.replay import Replay
+
+logger = logging.getLogger("cometmq.store")
 
 INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
 
@@ -81,6 +86,14 @@ class Recovery:
 
     def run(self, *, clean: bool) -> None:
         log = self._log
+        if not clean:
+            logger.warning("%s: the last broker did not stop cleanly", self._config.store_path_root_dir)
+        self._evidence = Evidence(
+            log,
+            self._checkpoint,
+            clean=clean,
+            named_behind=lambda end: named_behind(self._queues(), end, log.segment_size),
+        )
         doubted: set[ConsumeQueue] = set()
         empty: set[ConsumeQueue] = set()
         for table, queue in self._queues():
@@ -96,6 +109,12 @@ class Recovery:
             if files is not Files.NONE:
                 self._on_disk.add((queue.topic, queue.queue_id))
         if not log.segments:
+            lost = self._evidence.lost_log()
+            if lost is not None:
+                raise StoreError(
+                    f"{lost}: is its disk mounted, and storePathCommitLog right? If the log is lost, "
+                    f"`cometmq store repair {self._config.store_path_root_dir}` shows what can be done"
+                )
             for table, queue in self._queues():
                 table.cut(queue, 0)
             self._batches.count_messages()
@@ -112,9 +131,12 @@ class Recovery:
         if self._index_lost:
             start = min(start, sorted(log.segments)[-INDEX_SEGMENTS_MAX:][0])
         end = self._walk(start)
+        dropped = 0
         for table, queue in self._queues():
             if queue.max_physical > end or queue in doubted or queue in empty:
+                max_offset = queue.max_offset
                 cut_behind(table, queue, end)
+                dropped += max_offset - queue.max_offset
             table.correct_min_offset(queue, log.min_offset)
             queue.next_offset = queue.max_offset
         self._batches.count_messages()
@@ -123,7 +145,22 @@ class Recovery:
             self._index.truncate(end)
         if self._checkpoint.logics_physical_offset >= end:
             self._checkpoint.logics_physical_offset = 0  # it speaks of a log that is gone
-        log.set_end(end, self._replay.last_store_time_ms, cut=not self.damages)
+        if self.damages:
+            # A later start must find the same, also where it was the stop before this start that told it.
+            self._checkpoint.flushed = max(self._checkpoint.flushed, self.damages[-1].end)
+            self._checkpoint.physic_ms = max(self._checkpoint.physic_ms, self._checkpoint.proven_ms)
+            self._checkpoint.flush()
+            end = min(end, max(log.segments) + log.segment_size)  # the last files may be missing
+        elif self._checkpoint.flushed > end:  # a blank before a file that is not there yet goes
+            self._checkpoint.flushed = end
+            self._checkpoint.flush()
+        torn = log.set_end(end, self._replay.last_store_time_ms, cut=not self.damages)
+        for path, at, size in torn:
+            logger.warning(
+                "%s: %s bytes from byte %d on were cut: nothing that was known to be synced", path, f"{size:,}", at
+            )
+        if dropped:
+            logger.warning("%s units of queues that named nothing in the log were cut", f"{dropped:,}")
         if not clean and not self.damages:
             log.doubt_from(start)
         self._dispatcher.dispatched = end
@@ -197,13 +234,16 @@ class Recovery:
                 self._progress(segment.start + walk.at - begin, total)
             end = segment.start + walk.at
             if walk.end is WalkEnd.NO_RECORD:
-                goes_on = next_synced(log, end, self._replay.last_store_time_ms, self._checkpoint.physic_ms)
-                if goes_on is None:
+                damage = self._evidence.damage_at(end, self._replay.last_store_time_ms)
+                if damage is None:
                     return end
-                self.damages.append(Damage(segment.path, walk.at, end, goes_on))
-                at = goes_on
             elif segment.end not in log.segments:
-                return end  # the blank is written anew when the next message does not fit
+                damage = self._evidence.damage_at(segment.end, self._replay.last_store_time_ms)
+                if damage is None:
+                    return end  # the blank is written anew when the next message does not fit
             else:
                 at = segment.end
+                continue
+            self.damages.append(damage)
+            at = damage.end
         return at

@@ -23,13 +23,12 @@ from cometmq.model.names import SCHEDULE_TOPIC, stored_topic_fault
 from cometmq.model.sysflag import TRANSACTION_UNSEEN, MessageFlag
 from cometmq.store.append import Entry
 from cometmq.store.batch_queue import BatchQueue, BatchQueues, count_of
+from cometmq.store.checkpoint import AHEAD_MS_MAX
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.delivery_time import DeliveryTimes
 from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX
 from cometmq.store.log_walk import FoundTuple
 from cometmq.store.queue_table import QueueTable
-
-AHEAD_MS_MAX: Final = 30 * 24 * 3_600_000  # no CRC covers a store time: one so far in the future is damaged
 
 _ROLLBACK: Final = int(MessageFlag.TRANSACTION_ROLLBACK)
 _INNER_BATCH: Final = int(MessageFlag.INNER_BATCH)
@@ -130,7 +129,7 @@ class Replay:
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._plain_queues: dict[tuple[bytes, int], ConsumeQueue] = {}  # those whose units hold the hash of a tag
         self.last_store_time_ms = 0
-        self._newest_ms = SystemClock().now_ms() + AHEAD_MS_MAX
+        self._newest_ms = SystemClock().now_ms() + AHEAD_MS_MAX  # no CRC covers store times
 
     def take(self, start: int, found: list[FoundTuple]) -> None:
         """Replay records of the segment at `start`."""

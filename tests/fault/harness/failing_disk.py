@@ -73,7 +73,7 @@ class FailingDisk(CrashDisk):
         self._call("map")
         return super().map_read(path)
 
-    def zero(self, fd: int, offset: int, end: int) -> bool:
+    def zero(self, fd: int, offset: int, end: int) -> int:
         self._call("zero")
         return super().zero(fd, offset, end)
 

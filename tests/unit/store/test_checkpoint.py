@@ -55,21 +55,53 @@ def test_what_stands_behind_the_fields_is_kept(tmp_path: Path) -> None:
     checkpoint.physic_ms = 5
     checkpoint.close()
     kept = path.read_bytes()
-    assert kept[48:SECOND_AT] + kept[SECOND_AT + 52 :] == b"x" * (FILE_SIZE - 48 - 52)
+    assert kept[48:SECOND_AT] + kept[SECOND_AT + 60 :] == b"x" * (FILE_SIZE - 48 - 60)
 
 
-@pytest.mark.parametrize("at", [*range(48), *range(SECOND_AT, SECOND_AT + 52)])
+@pytest.mark.parametrize("at", [*range(48), *range(SECOND_AT, SECOND_AT + 60)])
 def test_a_flipped_bit_is_noticed(tmp_path: Path, at: int) -> None:
     path = tmp_path / "checkpoint"
     checkpoint = opened(path)
     checkpoint.physic_ms, checkpoint.logics_ms, checkpoint.logics_physical_offset = 1 << 40, 1 << 41, 77
+    checkpoint.flushed = 99
     checkpoint.close()
     data = bytearray(path.read_bytes())
     data[at] ^= 1 << at % 8
     path.write_bytes(data)
     checkpoint = opened(path)
     assert (checkpoint.physic_ms, checkpoint.logics_ms, checkpoint.logics_physical_offset) == (1 << 40, 1 << 41, 77)
+    assert (checkpoint.flushed, checkpoint.vouches) == (0, False)
     checkpoint.close()
+
+
+def test_it_vouches_until_another_program_writes(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    checkpoint = opened(path)
+    assert checkpoint.says_nothing and not checkpoint.vouches
+    checkpoint.physic_ms, checkpoint.flushed = 1000, 99
+    checkpoint.close()
+    checkpoint = opened(path)
+    assert (checkpoint.vouches, checkpoint.flushed, checkpoint.proven_ms) == (True, 99, 1000)
+    checkpoint.let_go()
+    whole = path.read_bytes()
+    path.write_bytes((2000).to_bytes(8) + whole[8:])  # as Java does, which writes the first copy only
+    checkpoint = opened(path)
+    assert (checkpoint.vouches, checkpoint.flushed, checkpoint.proven_ms) == (False, 0, 2000)
+    assert checkpoint.physic_ms == 1000 and not checkpoint.says_nothing  # recovery begins where it surely may
+    checkpoint.flush()
+    checkpoint.close()
+    checkpoint = opened(path)
+    assert checkpoint.vouches and checkpoint.flushed == 0
+    checkpoint.close()
+
+
+@pytest.mark.parametrize("time_ms", [1 << 60, 1 << 63, (1 << 64) - 1], ids=hex)
+def test_a_time_far_ahead_proves_nothing(tmp_path: Path, time_ms: int) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(time_ms.to_bytes(8) + bytes(FILE_SIZE - 8))
+    checkpoint = opened(path)
+    assert checkpoint.proven_ms == 0 and checkpoint.says_nothing
+    checkpoint.let_go()
 
 
 def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:

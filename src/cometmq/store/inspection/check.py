@@ -1,23 +1,27 @@
 """Is a store sound? Every record of the log, every unit of the queues, the index, the checkpoint and the tables.
 
 The log is walked once from its first byte. What the next start does by itself (cut a torn tail, add what a kill kept
-from the queues) is only noted; what it cannot or may not do is a fault.
+from the queues) is only noted; what it cannot or may not do is a fault. What is torn and what is damaged both ask
+`damage.py`.
 
 Mirrors: nothing in Java.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from cometmq.store.damage import Damage, next_synced, sound_behind
+from cometmq.errors import StoreError
+from cometmq.store.damage import Damage, Evidence, sound_behind
 from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.index_check import check_index
 from cometmq.store.inspection.table_check import check_tables
 from cometmq.store.inspection.units_check import OnWrong, UnitsCheck
 from cometmq.store.log_walk import Walk, WalkEnd
+from cometmq.store.queue_recovery import find_end, named_behind
 from cometmq.store.recovery import Progress
 from cometmq.store.replay import Replay
 from cometmq.store.segment import segment_path
@@ -35,9 +39,12 @@ class Check:
         self._progress = progress or (lambda done, total: None)
         self._units = UnitsCheck(folder, on_wrong)
         self._messages = 0
-        self._last_ms = 0
+        self._evidence = Evidence(
+            folder.log, folder.checkpoint, clean=folder.stopped_cleanly, named_behind=self.named_behind
+        )
         self.report = Report()
         self.damages: list[Damage] = []
+        self.lost_log = self._evidence.lost_log()
         self.end = 0
 
     def run(self) -> Report:
@@ -57,15 +64,18 @@ class Check:
             report.note(LOG, "the last broker did not stop cleanly: the next start replays the end of the log")
         self.end = self._walk()
         for damage in self.damages:
-            report.fault(LOG, f"{damage}, and the log goes on behind them")
+            report.fault(LOG, str(damage))
+        if self.lost_log is not None:
+            report.fault(LOG, f"{self.lost_log}: is its disk mounted? (storePathCommitLog may name another folder)")
         files = len(folder.log.segments)
-        report.summary[LOG] = f"{files} files, {self._messages:,} messages, {self.end - folder.log.min_offset:,} bytes"
+        size = self.end - folder.log.min_offset if files else 0
+        report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
         self._units.finish(report, self.end)
 
     def _walk(self) -> int:
         log = self._folder.log
         if not log.segments:
-            return 0
+            return self.named_behind(0) if self.lost_log is not None else 0
         replay = Replay(
             self._folder.queues,
             self._folder.batches,
@@ -82,7 +92,7 @@ class Check:
             if segment is None:  # missing between others
                 later = min(start for start in log.segments if start > at)
                 path = segment_path(log.folder, log.segment_start(at))
-                self._damaged(Damage(path, at % log.segment_size, at, later))
+                self._damaged(Damage(path, at % log.segment_size, at, later, missing=True))
                 at = later
                 continue
             view = log.view_of(segment.start)
@@ -92,19 +102,26 @@ class Check:
                 replay.take(segment.start, found)
                 self._progress(segment.start + walk.at - begin, total)
             end = segment.start + walk.at
-            if walk.end is WalkEnd.NEXT_SEGMENT:
-                at = segment.end
-                if at not in log.segments and at >= begin + total:
-                    return end
+            at = segment.end if walk.end is WalkEnd.NEXT_SEGMENT else end
+            if at == segment.end and at < begin + total:
                 continue
-            self._last_ms = replay.last_store_time_ms
-            goes_on = next_synced(log, end, self._last_ms, self._folder.checkpoint.physic_ms)
-            if goes_on is None:
-                self._note_tail(segment.start, end)
+            damage = self._evidence.damage_at(at, replay.last_store_time_ms)
+            if damage is None:
+                if at == end:
+                    self._note_tail(segment.start, end)
                 return end
-            self._damaged(Damage(segment.path, walk.at, end, goes_on))
-            at = goes_on
+            self._damaged(damage)
+            at = damage.end
         return at
+
+    def named_behind(self, end: int) -> int:
+        """How far the messages reach that queues name at or behind `end`."""
+        folder = self._folder
+        queues = [(table, queue) for table in (folder.queues, folder.batches.table) for queue in table.queues.values()]
+        for table, queue in queues:
+            with suppress(StoreError):  # the units' check says what is wrong
+                find_end(table, queue, clean=True)
+        return named_behind(queues, end, folder.log.segment_size)
 
     def _damaged(self, damage: Damage) -> None:
         if self.damages and self.damages[-1].end == damage.start:

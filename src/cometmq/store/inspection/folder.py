@@ -53,7 +53,7 @@ class Folder:
     def __init__(self, root: str, values: Mapping[str, str] | None = None) -> None:
         values = values or {}
         given = config.section(StoreConfig, values, store_path_root_dir=root)
-        if not Path(given.commit_log_dir).is_dir():
+        if not Path(given.commit_log_dir).is_dir() and not Path(given.checkpoint_path).exists():
             raise StoreError(f"{root} is no store: it has no folder commitlog (storePathCommitLog names another)")
         self.root = root
         self.fs = LookingFs()

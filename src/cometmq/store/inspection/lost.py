@@ -1,13 +1,15 @@
 """Which messages stood where the log is damaged?
 
 Two witnesses: units of queues that name a place in the damage, and offsets that are missing between the messages of a
-queue before the damage and behind it. Units are asked first, for they also know place and size.
+queue before the damage and behind it. Units are asked first, for they also know place and size; at the log's end there
+is no other witness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from cometmq.model.sysflag import TRANSACTION_UNSEEN
 from cometmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, UNIT_SIZE, ConsumeQueue
 from cometmq.store.damage import Damage
 from cometmq.store.inspection.folder import Folder
@@ -19,10 +21,10 @@ GAP_MAX = 100_000  # offsets; more are no gap but another life of the topic
 _READ_UNITS = 4096
 
 
-def lost_in(folder: Folder, damage: Damage) -> list[Lost]:
-    """The lost messages, those with a known place first."""
+def lost_in(folder: Folder, damage: Damage, damages: Sequence[Damage]) -> list[Lost]:
+    """The messages lost in this one of the log's damages, those with a known place first."""
     found = {item[:3]: item for queue in folder.queues.queues.values() for item in _named(folder, queue, damage)}
-    for item in _missing(folder, damage):
+    for item in _missing(folder, damage, damages):
         found.setdefault(item[:3], item)
     return sorted(found.values(), key=lambda item: (item.place < 0, item.place, item))
 
@@ -42,33 +44,47 @@ def _named(folder: Folder, queue: ConsumeQueue, damage: Damage) -> Iterator[Lost
                     yield Lost(queue.topic, queue.queue_id, number, place, size)
 
 
-def _missing(folder: Folder, damage: Damage) -> Iterator[Lost]:
-    """Offsets that neither a message before the damage has nor one behind it."""
+def _missing(folder: Folder, damage: Damage, damages: Sequence[Damage]) -> Iterator[Lost]:
+    """Offsets that neither a message before the damage has nor one behind it.
+
+    Those that another damage has, as units say, or that may be in an earlier one, are not this one's.
+    """
     log = folder.log
-    before: dict[tuple[bytes, int], int] = {}
+    earlier = max((other.end for other in damages if other.end <= damage.start), default=0)
+    before: dict[tuple[bytes, int], tuple[int, int]] = {}  # place and queue offset
     behind: set[tuple[bytes, int]] = set()
-    at = log.min_offset
-    while (segment := log.segment_of(at)) is not None or at < damage.end:
+    at: int | None = log.min_offset
+    while at is not None:
+        segment = log.segment_of(at)
         if segment is None:
-            at = damage.end
+            at = _behind(at, damages)
             continue
         walk = Walk(log.view_of(segment.start), segment.start, at - segment.start, check_crc=True)
         for found in walk:
-            if found[4] & 0x4:
+            if found[4] & TRANSACTION_UNSEEN:
                 continue  # takes no place in a queue
-            key, offset = (found[6], found[2]), found[3]
-            if segment.start + found[0] < damage.start:
-                before[key] = offset
+            key, place, offset = (found[6], found[2]), segment.start + found[0], found[3]
+            if place < damage.start:
+                before[key] = place, offset
             elif key not in behind:
                 behind.add(key)
-                last = before.get(key)
-                if last is not None and 0 < offset - last - 1 <= GAP_MAX:
+                last_place, last = before.get(key, (-1, offset))
+                if last_place >= earlier and 0 < offset - last - 1 <= GAP_MAX:
                     topic = key[0].decode(errors="replace")
-                    yield from (Lost(topic, key[1], number) for number in range(last + 1, offset))
-        end = segment.start + walk.at
-        if walk.end is WalkEnd.NEXT_SEGMENT:
-            at = segment.end
-        elif end < damage.end:
-            at = damage.end
-        else:
-            return
+                    for number in range(last + 1, offset):
+                        if not _is_elsewhere(folder, (topic, key[1]), number, damage, damages):
+                            yield Lost(topic, key[1], number)
+        at = segment.end if walk.end is WalkEnd.NEXT_SEGMENT else _behind(segment.start + walk.at, damages)
+
+
+def _behind(at: int, damages: Sequence[Damage]) -> int | None:
+    """Where the log goes on behind the damage at a place; None: it does not."""
+    return next((damage.end for damage in damages if damage.start <= at < damage.end), None)
+
+
+def _is_elsewhere(folder: Folder, key: tuple[str, int], offset: int, damage: Damage, damages: Sequence[Damage]) -> bool:
+    """Whether the unit of a message names a place in another damage."""
+    queue = folder.queues.queues.get(key)
+    unit = folder.queues.file_units(queue, offset, 1) if queue is not None else b""
+    place = UNIT.unpack(unit)[0] if unit else -1
+    return any(other is not damage and other.start <= place < other.end for other in damages)
