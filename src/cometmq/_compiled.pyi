@@ -10,7 +10,7 @@ from cometmq.columns.walk import Buffers, Unpack
 from cometmq.net.channel import Channel
 from cometmq.store.append import BatchItem
 from cometmq.store.append import Entry as Message
-from cometmq.store.commit_log import CommitLog
+from cometmq.store.commit_log import CommitLog, Range
 from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.dispatch import Put
 from cometmq.store.index_file import Entry
@@ -45,7 +45,12 @@ class Walk:
     ) -> tuple[int, int, int]: ...
     def take(self) -> tuple[int, dict[str, Buffers]]: ...
 
-def framed(head: bytes, view: memoryview, start: int, units: bytes, end: int, size_max: int) -> bytes | None: ...
+def framed(
+    head: bytes, view: memoryview, start: int, units: bytes, end: int, size_max: int, queue_id: int, queue_offset: int
+) -> bytes | None: ...
+def sound_ranges(
+    view: memoryview, start: int, ranges: list[Range], offsets: Sequence[int], number: int, end: int, queue_id: int
+) -> int: ...
 def entries_of(messages: list[Message], separator: str, tag_prefix: str) -> list[Entry]: ...
 def packed_entries(
     entries: list[Entry], slots: memoryview, slot_count: int, entry: int, begin_ms: int, dirty: set[int]

@@ -9,6 +9,8 @@
     ├── StoreError
     │   ├── StoreLocked             another process has the store open
     │   ├── StoreNotWritable        fenced after a failed sync, or the disk is full
+    │   ├── QueueDamaged            a unit of a queue names no message, and the log is being searched for it
+    │   ├── UnitsDoubted            what was read is not what a queue names
     │   └── MessageRefused          a message that may not be stored
     ├── PeerError
     │   ├── PeerUnreachable         no connection
@@ -95,6 +97,18 @@ class StoreNotWritable(StoreError):
     """The store takes no writes now; reads go on."""
 
     response = "SERVICE_NOT_AVAILABLE"
+    retriable = True
+
+
+class QueueDamaged(StoreError):
+    """A unit of a queue names no message; the one that it should name is still looked for in the log."""
+
+    retriable = True
+
+
+class UnitsDoubted(StoreError):
+    """At a place that a queue names stands something else; its units are to be looked at before it is read again."""
+
     retriable = True
 
 

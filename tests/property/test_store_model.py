@@ -146,7 +146,9 @@ class StoreAgainstModel(RuleBasedStateMachine):
         topic, queue_id = data.draw(st.sampled_from([key for key, count in self.seen.items() if count]))
         offset = data.draw(st.integers(-1, self.seen[topic, queue_id] + 1))
         quick = self.store.quick.units(topic, queue_id, offset, count)
-        frame = None if quick is None else self.store.quick.framed(b"size" + b"head", quick.units)
+        frame = None
+        if quick is not None:
+            frame = self.store.quick.framed(b"size" + b"head", quick.units, queue_id, offset)
         found = self.store.read(topic, queue_id, offset, count)
         one_segment = len({at // self.store.config.mapped_file_size_commit_log for at, _ in found.ranges}) == 1
         assert (frame is not None) == (count > 0 and one_segment and not found.cold)

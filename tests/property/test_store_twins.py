@@ -25,6 +25,7 @@ from cometmq.store.index_slots import IndexSlots
 from cometmq.store.log_walk import FoundTuple, found_in_python
 from cometmq.store.quick_read import framed_in_python
 from cometmq.store.replay import entries_in_python
+from cometmq.store.unit_healing import sound_ranges_in_python
 from cometmq.wire.record import body_crc, encode_blank, encode_record, v6_flags
 
 pytestmark = pytest.mark.skipif(compiled.twins is None, reason="the extension is not built here")
@@ -61,25 +62,61 @@ def test_entries_of_a_file(entries: list[Entry], first: int, begin_ms: int) -> N
     assert results[0] == results[1]
 
 
-@given(st.data(), st.binary(min_size=4, max_size=30), st.integers(0, 1_000), st.integers(0, 2_000))
-def test_frames(data: st.DataObject, head: bytes, start: int, size_max: int) -> None:
-    log = memoryview(bytes(range(256)) * 4)
-    sizes = data.draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60)), min_size=1, max_size=32))
-    at, units = start, b""
-    for gap, size in sizes:
-        units += UNIT.pack(at + gap, size, 7)
-        at += gap + size
-    end = min(data.draw(st.integers(start, start + 1_200)), start + len(log))
-    asked = head, log, start, units, end, size_max
+@st.composite
+def named_records(draw: st.DrawFn) -> tuple[int, bytes, list[tuple[int, int]], int, int]:
+    """Where a log begins, its bytes, the places of a queue's records, the queue, its first offset; spoilt or not."""
+    start, queue_id, offset, log = draw(st.sampled_from([0, 100, 2**40])), draw(st.integers(0, 9)), draw(longs), b""
+    ranges: list[tuple[int, int]] = []
+    for gap, body in draw(st.lists(st.tuples(st.integers(0, 40), st.binary(max_size=60)), min_size=1, max_size=32)):
+        record = encode_record(
+            topic=b"T", queue_id=queue_id, flag=0, queue_offset=offset + len(ranges), physical_offset=start + len(log),
+            sys_flag=0, born_time_ms=1, born_host=HOST, store_time_ms=1, store_host=HOST, body=body,
+        )  # fmt: skip
+        log += bytes(gap)
+        ranges.append((start + len(log), len(record)))
+        log += record
+    if draw(st.booleans()):
+        number = draw(st.integers(0, len(ranges) - 1))
+        spoilt = bytearray(UNIT.pack(*ranges[number], 0))
+        spoilt[draw(st.integers(0, 11))] ^= 1 << draw(st.integers(0, 7))
+        ranges[number] = UNIT.unpack(spoilt)[:2]
+    if draw(st.booleans()):
+        log = log[: draw(st.integers(0, len(log)))]
+    return start, log, ranges, queue_id, offset
+
+
+@settings(max_examples=400)
+@given(st.data(), st.binary(min_size=4, max_size=30), named_records())
+def test_frames(data: st.DataObject, head: bytes, made: tuple[int, bytes, list[tuple[int, int]], int, int]) -> None:
+    start, log, ranges, queue_id, offset = made
+    units = b"".join(UNIT.pack(*one, 7) for one in ranges)
+    end = start + data.draw(st.integers(0, len(log)) | st.just(len(log)))
+    size_max = data.draw(st.integers(0, 2_000) | st.just(1 << 20))
+    asked = head, memoryview(log), start, units, end, size_max, queue_id, offset
     assert framed_in_python(*asked) == compiled.twins.framed(*asked)
 
 
+@settings(max_examples=400)
+@given(st.data(), named_records(), st.integers(0, 33))
+def test_sound_ranges(
+    data: st.DataObject, made: tuple[int, bytes, list[tuple[int, int]], int, int], number: int
+) -> None:
+    start, log, ranges, queue_id, offset = made
+    end = start + data.draw(st.integers(0, len(log)) | st.just(len(log)))
+    offsets = range(offset, offset + len(ranges))
+    asked = memoryview(log), start, ranges, offsets, number, end, queue_id
+    assert sound_ranges_in_python(*asked) == compiled.twins.sound_ranges(*asked)
+
+
 @pytest.mark.parametrize(
-    "unit", [UNIT.pack(-5, 3, 0), UNIT.pack(99, 3, 0), UNIT.pack(2**62, 3, 0), UNIT.pack(100, -1, 0)]
+    "unit", [UNIT.pack(-5, 93, 0), UNIT.pack(99, 93, 0), UNIT.pack(2**62, 93, 0), UNIT.pack(100, -1, 0)]
 )
 def test_a_place_outside_the_log_is_never_read(unit: bytes) -> None:
-    assert compiled.twins.framed(b"head", memoryview(bytes(50)), 100, unit, 150, 1_000) is None
-    assert compiled.twins.framed(b"head", memoryview(bytes(50)), 100, UNIT.pack(120, 40, 0), 1_000, 1_000) is None
+    for frame in (framed_in_python, compiled.twins.framed):
+        assert frame(b"head", memoryview(bytes(50)), 100, unit, 150, 1_000, 0, 0) is None
+    unit = UNIT.pack(120, 100, 0)
+    assert compiled.twins.framed(b"head", memoryview(bytes(50)), 100, unit, 1_000, 1_000, 0, 0) is None
+    assert compiled.twins.sound_ranges(memoryview(bytes(50)), 100, [(120, 100)], [0], 0, 1_000, 0) == 0
 
 
 @st.composite

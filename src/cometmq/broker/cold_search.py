@@ -6,19 +6,22 @@ Mirrors: DefaultMessageStore.getMessage where MessageFilter.isMatchedByCommitLog
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from functools import partial
+from struct import Struct
 from typing import Final
 
+from cometmq.errors import UnitsDoubted
 from cometmq.store.engine import Store
-from cometmq.store.reader import Range, ReadResult, ReadStatus, RecordFilter
+from cometmq.store.reader import ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.command import Body
+from cometmq.wire.record import PHYSICAL_OFFSET_AT
 
 SEARCHED_COUNT_MAX: Final = 800  # as many units as maxFilterMessageSize lets one pull of the original look at
 
 OnFound = Callable[[ReadResult, "list[Body] | None"], None]
-BytesOf = Callable[[list[Range]], "list[bytes] | list[memoryview]"]
+
+_PHYSICAL_OFFSET: Final = Struct(">q")
 
 
 class ColdSearch:
@@ -67,23 +70,28 @@ class ColdSearch:
                 if offset > start and not found.ranges:  # the end: who asked goes on from here, and does not wait there
                     found = found._replace(status=ReadStatus.NO_MATCHED_MESSAGE)
                 return found, None
-            wanted = partial(_wanted, found.ranges, matches)
             if found.cold:
-                kept = await asyncio.get_running_loop().run_in_executor(self._readers, wanted, store.load)
+                loop = asyncio.get_running_loop()
+                try:
+                    pieces = await loop.run_in_executor(self._readers, self._load, found, matches)
+                except UnitsDoubted:
+                    pieces = await loop.run_in_executor(self._readers, self._load, store.mended(found), matches)
             else:
-                kept = wanted(store.slices)
+                pieces = _wanted(store.slices(found.ranges), matches)
             offset = found.next_offset
-            ranges, pieces = [one for one, _ in kept], [piece for _, piece in kept]
+            ranges = [(_PHYSICAL_OFFSET.unpack_from(piece, PHYSICAL_OFFSET_AT)[0], len(piece)) for piece in pieces]
             if ranges or offset - start >= min(SEARCHED_COUNT_MAX, matches.scan_max):
                 status = ReadStatus.FOUND if ranges else ReadStatus.NO_MATCHED_MESSAGE
                 return found._replace(status=status, ranges=ranges, size=sum(map(len, pieces))), pieces
             await asyncio.sleep(0)  # others have their turn
+
+    def _load(self, found: ReadResult, matches: RecordFilter) -> list[Body]:
+        return _wanted(self._store.load_found(found), matches)
 
     def close(self) -> None:
         for task in self._running:
             task.cancel()
 
 
-def _wanted(ranges: list[Range], matches: RecordFilter, bytes_of: BytesOf) -> list[tuple[Range, Body]]:
-    pairs = ((one, piece) for one in ranges for piece in bytes_of([one]))
-    return [(one, piece) for one, piece in pairs if matches.wants(piece)]
+def _wanted(pieces: Sequence[Body], matches: RecordFilter) -> list[Body]:
+    return [piece for piece in pieces if matches.wants(piece)]

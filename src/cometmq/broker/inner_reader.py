@@ -6,11 +6,18 @@ Mirrors: EscapeBridge.getMessage, PopReviveService.getReviveMessage, Transaction
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+import logging
+from typing import Final, NamedTuple
 
+from cometmq.broker.loading import load
+from cometmq.errors import QueueDamaged
 from cometmq.store.engine import Store
-from cometmq.store.reader import Range, ReadStatus
+from cometmq.store.reader import ReadStatus
 from cometmq.wire.record import Record, decode_record
+
+SEARCH_PAUSE_S: Final = 1.0
+
+log = logging.getLogger("cometmq.broker")
 
 
 class InnerRead(NamedTuple):
@@ -22,26 +29,27 @@ class InnerRead(NamedTuple):
 
 
 class InnerReader:
-    """Reads queues for the services of this broker; what may not be in memory is read in a thread."""
+    """Reads queues for the services of this broker; what may not be in memory is read in a thread.
+
+    Where a queue is damaged, a read waits until upkeep has found the message in the log.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def read(self, topic: str, queue_id: int, offset: int, count: int = 32) -> InnerRead:
         """Up to `count` records of a queue from `offset` on."""
-        found = self._store.read(topic, queue_id, offset, count)
-        pieces = await self._bytes(found.ranges, cold=found.cold)
-        return InnerRead(found.status, found.next_offset, [decode_record(piece) for piece in pieces])
+        store = self._store
+        while True:
+            try:
+                found = store.read(topic, queue_id, offset, count)
+                pieces = await load(store, found) if found.cold else store.slices(found.ranges)
+                return InnerRead(found.status, found.next_offset, [decode_record(piece) for piece in pieces])
+            except QueueDamaged as damaged:
+                log.warning("%s", damaged)
+                await asyncio.sleep(SEARCH_PAUSE_S)
 
     def record_at(self, physical_offset: int, size: int | None = None) -> Record | None:
         """The record that stands there; None if it is gone, or none (of this size) starts there."""
         found = self._store.record_at(physical_offset, size)
         return None if found is None else decode_record(found)
-
-    async def _bytes(self, ranges: list[Range], *, cold: bool) -> list[bytes] | list[memoryview]:
-        """One piece for each range; those of deleted segments are left out."""
-        if not cold:
-            return self._store.slices(ranges)
-        load = self._store.load
-        loaded = await asyncio.get_running_loop().run_in_executor(None, lambda: [load([one]) for one in ranges])
-        return [piece for pieces in loaded for piece in pieces]

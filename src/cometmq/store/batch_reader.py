@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from cometmq.store.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchQueue, BatchQueues
-from cometmq.store.commit_log import CommitLog
+from cometmq.store.commit_log import CommitLog, Range
 from cometmq.store.config import StoreConfig
 from cometmq.store.reader import (
     PULL_SIZE_MAX,
     PULL_SIZE_MIN,
     Matches,
-    Range,
     ReadResult,
     ReadStatus,
     RecordFilter,
@@ -70,6 +69,7 @@ class BatchReader:
         min_physical, confirmed = log.min_offset, log.confirm_offset
         status = ReadStatus.NO_MATCHED_MESSAGE
         ranges: list[Range] = []
+        bases: list[int] = []
         size_sum = total = 0
         skip_before = physical_offset = -1
         next_offset = offset
@@ -97,12 +97,13 @@ class BatchReader:
                     status = ReadStatus.NO_MATCHED_MESSAGE
                 continue
             ranges.append((physical_offset, size))
+            bases.append(base)
             size_sum += size
             total += count
             status = ReadStatus.FOUND
             skip_before = -1
         suggest_slave = log.written - physical_offset > self._memory_size
-        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges))
+        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges), bases)
 
     def _wants(self, matches: RecordFilter, physical_offset: int, size: int) -> bool:
         record = self._log.slice(physical_offset, size)

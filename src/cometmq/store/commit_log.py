@@ -18,6 +18,7 @@ Mirrors: CommitLog, MappedFileQueue.
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from cometmq.store.config import StoreConfig
 from cometmq.store.fs import Buffer, FileSystem, write_all, write_parts
 from cometmq.store.segment import Segment, load_starts, segment_path
 from cometmq.wire.record import BLANK_SIZE, MAGIC_V1, MAGIC_V2, encode_blank
+
+Range = tuple[int, int]  # offset, size
 
 VIEWS_MAX: Final = 64  # maps of segments kept at once
 JOIN_SIZE_MAX: Final = 1 << 20  # below it one joined pwrite beats many small pieces
@@ -168,6 +171,17 @@ class CommitLog:
             self.view_of(segment.start), offset - segment.start
         )
         return (size, queue_id, queue_offset) if physical == offset and magic in _MAGICS else (0, 0, 0)
+
+    def time_at(self, offset: int) -> int | None:
+        """Store time of the record that stands at `offset`, visible or not; None if none does."""
+        head = self.record_head(offset)
+        segment = self.segment_of(offset)
+        if not head or not head[0] or segment is None or segment.end - offset < head[0]:
+            return None
+        view, at = self.view_of(segment.start), offset - segment.start
+        wide = _SYS_FLAG.unpack_from(view, at + 36)[0] & 0x10
+        time_ms: int = _LONG.unpack_from(view, at + (68 if wide else 56))[0]
+        return time_ms
 
     def segment_start(self, offset: int) -> int:
         return offset - offset % self.segment_size
@@ -353,6 +367,13 @@ class CommitLog:
         else:
             views.move_to_end(start)
         return view
+
+    def reading_copy(self) -> CommitLog:
+        """This log as it is now, with maps of its own: for reading in a thread."""
+        other = copy.copy(self)
+        other.segments = dict(self.segments)
+        other._views = OrderedDict()
+        return other
 
     def slice(self, offset: int, size: int) -> memoryview | None:
         """`size` visible bytes at `offset` within one segment, or None."""

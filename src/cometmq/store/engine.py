@@ -26,7 +26,7 @@ from cometmq.store.batch_append import BatchAppender
 from cometmq.store.batch_queue import BatchQueue, BatchQueues
 from cometmq.store.batch_reader import BatchReader
 from cometmq.store.checkpoint import Checkpoint
-from cometmq.store.commit_log import CommitLog
+from cometmq.store.commit_log import CommitLog, Range
 from cometmq.store.config import StoreConfig
 from cometmq.store.consume_queue import UNIT, ConsumeQueue
 from cometmq.store.damage import Damage, read_only_text
@@ -40,11 +40,12 @@ from cometmq.store.property_scan import scan_properties
 from cometmq.store.queue_extension import ADDRESS_MAX, QueueExtension
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.quick_read import QuickReader
-from cometmq.store.reader import Range, Reader
+from cometmq.store.reader import Reader
 from cometmq.store.recovery import Progress, Recovery
 from cometmq.store.residency import Residency
 from cometmq.store.retention import Retention
 from cometmq.store.time_search import LOWER, Boundary, TimeSearch
+from cometmq.store.unit_healing import UnitHealer
 from cometmq.wire.record import RECORD_SIZE_MIN
 
 NEVER: Final = (1 << 63) - 1  # a time that will not come; who waits for it has another reason to end that
@@ -89,10 +90,11 @@ class Store:
         self._residency = Residency(fs, self._log)
         self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
         self._extension = QueueExtension(fs, config)
+        self._healer = UnitHealer(self._log, self._table, config.message_delay_level)
         self._reader = Reader(
-            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension
+            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension, self._healer
         )
-        self._times = TimeSearch(self._log, self._table)
+        self._times = TimeSearch(self._log, self._table, self._healer)
         self._followed: FollowedLog | None = None
         self._maintenance: Maintenance | None = None
         self._thorough_at_ms = 0
@@ -110,8 +112,8 @@ class Store:
         self.quick = QuickReader(self._log, self._table, self._residency, config)
         self.read = self._reader.read
         self.slices = self._reader.slices
-        self.load = self._reader.load
-        self.offsets_of = self._reader.offsets_of
+        self.load, self.load_found = self._reader.load, self._reader.load_found
+        self.mended = self._reader.mended
         self.is_recent = self._reader.is_recent
         self.record_at = self._reader.record_at
 
@@ -154,7 +156,7 @@ class Store:
         self._lock.create_abort()
         try:
             if self._index is not None:
-                self._index.load(clean, self._checkpoint.index_ms)
+                self._index.load(clean, self._checkpoint.index_ms, self._log.time_at)
                 index_lost = index_lost or self._index.lost
             recovery = Recovery(
                 self._log,
@@ -309,7 +311,7 @@ class Store:
         if thorough:
             self._thorough_at_ms = now_ms
         self._maintenance = Maintenance(
-            self._log, self._tables, self._index, self._checkpoint, self._dispatcher, thorough=thorough
+            self._log, self._tables, self._index, self._checkpoint, self._dispatcher, self._healer, thorough=thorough
         )
         return self._maintenance
 
@@ -380,8 +382,6 @@ class Store:
         queue = self._table.queues.get((topic, queue_id))
         units = b"" if queue is None else self._table.units(queue, offset, count)
         codes = [code for _, _, code in UNIT.iter_unpack(units)]
-        if min(codes, default=0) > ADDRESS_MAX:
-            return codes
         found = [self._extension.code_at(topic, queue_id, code) if code <= ADDRESS_MAX else code for code in codes]
         return [NEVER if code is None else code for code in found]
 
@@ -496,5 +496,4 @@ class Store:
     @property
     def disk_ratios(self) -> tuple[float, float]:
         """Used share of the partitions of log and queues."""
-        config = self.config
-        return self._fs.used_ratio(config.commit_log_dir), self._fs.used_ratio(config.consume_queue_dir)
+        return self._fs.used_ratio(self.config.commit_log_dir), self._fs.used_ratio(self.config.consume_queue_dir)

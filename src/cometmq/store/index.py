@@ -16,6 +16,7 @@ Mirrors: IndexService.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,8 +37,10 @@ from cometmq.store.index_keys import (
     positive_hash,
     topic_hash,
 )
-from cometmq.store.index_repair import repair, slots_run_ahead
+from cometmq.store.index_repair import TimeAt, header_fits, mend_header, repair, slots_run_ahead
 from cometmq.store.syncing import sync_file, sync_names
+
+log = logging.getLogger("cometmq.store")
 
 
 def file_name(time_ms: int) -> str:
@@ -91,10 +94,14 @@ class IndexService:
 
     # Start and end
 
-    def load(self, clean_exit: bool, checkpoint_index_ms: int) -> None:
-        """Open what is there; after a kill, repair what was being written."""
+    def load(self, clean_exit: bool, checkpoint_index_ms: int, time_at: TimeAt = lambda offset: None) -> None:
+        """Open what is there, and mend headers; after a kill, repair what was being written."""
         self._fs.make_dirs(self._dir)
         found = [file for name in self._fs.list_dir(self._dir) if (file := self._open(name)) is not None]
+        for file in found:
+            if not header_fits(file, time_at, clean=clean_exit):
+                mend_header(file, time_at)
+                log.warning("%s: its header is not what its entries say, and was written anew", file.path)
         files = [file for file in found if not self._unlink_if_empty(file)]
         # No file is left empty but by a kill before its first flush.
         self.lost = bool(found) and not files and (clean_exit or checkpoint_index_ms > 0)

@@ -139,11 +139,11 @@ class IndexFile:
     def open(self) -> None:
         """Open a file that exists and read its header."""
         self.fd = self.fs.open(self.path)
+        data = self._flushed_header = self.fs.pread(self.fd, HEADER.size, 0)
         (self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.slots_used, next_entry) = HEADER.unpack(
-            self.fs.pread(self.fd, HEADER.size, 0)
+            data
         )
         self.next_entry = self._tail_entry = min(max(next_entry, 1), self.entry_count)
-        self._flushed_header = self.header()
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -268,6 +268,11 @@ class IndexFile:
             at = (entry - self._tail_entry) * ENTRY.size
             return bytes(self._tail[at : at + ENTRY.size])
         return self.fs.pread(self.fd, ENTRY.size, self.entry_at(entry))
+
+    def first_offset(self) -> int:
+        """Where the message of the first entry stands, by the entry itself."""
+        offset: int = ENTRY.unpack(self._entry_bytes(1))[1]
+        return offset
 
     def time_matches(self, begin_ms: int, end_ms: int) -> bool:
         """Whether the file's span of time and the asked one meet, by Java's rule."""

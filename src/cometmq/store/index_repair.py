@@ -1,9 +1,12 @@
-"""An index file after a kill: is it what its header says, and if not, how much of it can be kept?
+"""An index file after a kill, or with a damaged header: is it what its header says, and if not, how much can be kept?
 
 Java deletes every file that was touched since the last full one, and the keys of up to twenty million messages
 with it. But entries alone say everything: they stand in the order of the log, and each names the older entry
 of its slot, so the slots can be made again from them and tell at each step what the next entry must say. The
 first that says something else is the end. What is cut off is indexed again when the log is replayed.
+
+All that a header says stands elsewhere, too: how many entries there are in the slots, offsets in the first and the last
+entry, times in the messages that these name. Only how many slots are used must be counted, and nobody asks for it.
 
 Improves on: IndexService.load.
 """
@@ -11,9 +14,13 @@ Improves on: IndexService.load.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Final
 
-from cometmq.store.index_file import ENTRY, IndexFile
+from cometmq.store.index_file import ENTRY, HEADER, IndexFile
+from cometmq.store.index_slots import SLOT
+
+TimeAt = Callable[[int], "int | None"]  # store time of the record that stands there
 
 _STEP: Final = 10_000
 
@@ -30,6 +37,43 @@ def sound_entries(file: IndexFile) -> tuple[int, int, array[int]]:
     return next_entry, end_offset, slots
 
 
+def header_fits(file: IndexFile, time_at: TimeAt, *, clean: bool) -> bool:
+    """Whether the header agrees with what is behind it, of which a kill may have left more than it counts."""
+    stored = file.fs.pread(file.fd, HEADER.size, 0)
+    if stored != file.header() and (clean or any(stored)):
+        return False  # it counts less than none, or more than there is room for
+    count = file.next_entry
+    if clean and count < file.entry_count:
+        behind = ENTRY.unpack(file.fs.pread(file.fd, ENTRY.size, file.entry_at(count)))
+        at = HEADER.size + behind[0] % file.slot_count * SLOT.size
+        if SLOT.unpack(file.fs.pread(file.fd, SLOT.size, at))[0] >= count and any(behind):
+            return False
+    if count == 1:
+        return True
+    _, begin_offset, _, _ = ENTRY.unpack(file.fs.pread(file.fd, ENTRY.size, file.entry_at(1)))
+    _, end_offset, _, _ = ENTRY.unpack(file.fs.pread(file.fd, ENTRY.size, file.entry_at(count - 1)))
+    return (
+        (begin_offset, end_offset) == (file.begin_offset, file.end_offset)
+        and time_at(begin_offset) in (None, file.begin_ms)
+        and time_at(end_offset) in (None, file.end_ms)
+    )
+
+
+def mend_header(file: IndexFile, time_at: TimeAt) -> None:
+    """Make the header again from the entries, and from the log, whose times no entry has; the slots, too."""
+    first = file.fs.pread(file.fd, ENTRY.size, file.entry_at(1))
+    file.next_entry = file.entry_count if any(first) else 1
+    slots = array("i", bytes(4 * file.slot_count))
+    next_entry, end_offset, seconds, slots_used = _walk(file, slots)
+    file.load_slots().replace(slots)
+    file.reset(next_entry, slots_used)
+    if next_entry > 1:
+        file.begin_offset, file.end_offset = file.first_offset(), end_offset
+        file.begin_ms = time_at(file.begin_offset) or file.begin_ms
+        file.end_ms = time_at(end_offset) or file.begin_ms + seconds * 1000 + 999
+    _write(file)
+
+
 def repair(file: IndexFile) -> None:
     """Keep the entries that are sound, and write slots and header that fit them."""
     slots = array("i", bytes(4 * file.slot_count))
@@ -39,6 +83,10 @@ def repair(file: IndexFile) -> None:
         file.end_offset = end_offset
         file.end_ms = min(file.end_ms, file.begin_ms + seconds * 1000 + 999)
     file.reset(next_entry, slots_used)
+    _write(file)
+
+
+def _write(file: IndexFile) -> None:
     write = file.changes()
     if write is not None:
         write.run()

@@ -1,7 +1,8 @@
 """One round of periodic work: queue tails and index entries go to their files, and the checkpoint follows.
 
 A plain round only writes; a thorough one also syncs, the log first, and then moves the checkpoint: it may only say
-what is on the disk. `Maintenance(…)` and `finish` run on the owner's thread, `run` on any.
+what is on the disk. Last come searches for messages whose units are damaged. `Maintenance(…)` and `finish` run on the
+owner's thread, `run` on any.
 
 A full disk is survived: the tails stay in memory and go with a later round. Any other error fences the store, and so
 does a sync that fails for whatever reason.
@@ -21,6 +22,7 @@ from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.syncing import SyncFailed
+from cometmq.store.unit_healing import UnitHealer
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -35,6 +37,7 @@ class Maintenance:
         index: IndexService | None,
         checkpoint: Checkpoint,
         dispatcher: Dispatcher,
+        healer: UnitHealer,
         *,
         thorough: bool,
     ) -> None:
@@ -48,6 +51,8 @@ class Maintenance:
         self._logics_ms = dispatcher.last_store_time_ms
         self._logics_physical_offset = dispatcher.last_physical_offset
         self._indexed = False
+        self._healer = healer
+        self._search = healer.prepare()
         self._running = Lock()
         self._finished = False
         dispatcher.unwritten_units = 0
@@ -59,6 +64,8 @@ class Maintenance:
         with self._running:
             if not self._finished:
                 self._run()
+                if self._search is not None:
+                    self._search.run()
 
     def _run(self) -> None:
         try:
@@ -116,5 +123,7 @@ class Maintenance:
             self._finished = True
             for table, write in self._queues:
                 table.finish(write)
+            if self._search is not None:
+                self._healer.finish(self._search)
             if self._index is not None and self._index_flush is not None:
                 self._index.finish(self._index_flush, failed=not self._indexed)

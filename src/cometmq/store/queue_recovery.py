@@ -125,18 +125,29 @@ def last_place(table: QueueTable, queue: ConsumeQueue) -> tuple[int, int]:
     return _place(table, queue, queue.max_offset - 1)
 
 
-def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int) -> None:
-    """Drop the units that point behind the log's end."""
+def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int, record_head: RecordHead) -> None:
+    """Drop the units that point behind the log's end, and what are none: bits that flipped behind the last one."""
     offset = queue.max_offset
     while offset > queue.first_offset:
         physical_offset, size = _place(table, queue, offset - 1)
-        if physical_offset + size <= end:
+        if physical_offset + size <= end and _may_be_unit(table, queue, offset - 1, record_head):
             queue.max_physical = physical_offset + size
             break
         offset -= 1
     else:
         queue.max_physical = -1
     table.cut(queue, offset)
+
+
+def _may_be_unit(table: QueueTable, queue: ConsumeQueue, offset: int, record_head: RecordHead) -> bool:
+    """Whether a message may have stood there: one stands there, or it is in order."""
+    unit, before = table.unit(queue, offset), table.unit(queue, offset - 1)
+    if unit is None or unit[1] < RECORD_SIZE_MIN:
+        return False
+    if before is None or before[1] == BLANK_UNIT_SIZE or unit[0] >= before[0] + before[1]:
+        return True
+    head = record_head(unit[0])
+    return head is None or head == (unit[1], queue.queue_id, unit[4] if table.layout is not UNIT else offset)
 
 
 def _place(table: QueueTable, queue: ConsumeQueue, offset: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ Mirrors: ConsumeQueueStore.
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from struct import Struct
 from threading import RLock
@@ -59,6 +59,7 @@ class QueueTable:
         # Written since the last sync; touched only by the one `QueueWrite` that runs.
         self.unsynced_files: set[str] = set()
         self.unsynced_folders: set[str] = set()
+        self.corrected_files: deque[str] = deque()  # for the next sync; the owner adds, the one that runs takes
 
     def load(self) -> None:
         """Find the queues on disk; where each ends is for recovery to say."""
@@ -178,6 +179,22 @@ class QueueTable:
         for queue, _offset, _data in job.pieces[job.done :]:
             queue.dirty = queue.alive
 
+    def correct(self, queue: ConsumeQueue, offset: int, unit: bytes) -> None:
+        """Write one unit over another: at once, and to the disk with the next sync."""
+        if offset >= queue.tail_offset:
+            at = (offset - queue.tail_offset) * self._unit_size
+            queue.tail[at : at + self._unit_size] = unit
+        if offset >= queue.written_offset:
+            return
+        path = queue.path_of(offset)
+        with self.files_lock:
+            fd = self._fs.open(path)
+            try:
+                write_all(self._fs, fd, unit, offset % queue.file_units * self._unit_size)
+            finally:
+                self._fs.close(fd)
+        self.corrected_files.append(path)
+
     # Removing
 
     def cut(self, queue: ConsumeQueue, offset: int) -> None:
@@ -207,8 +224,10 @@ class QueueTable:
         removed: list[str] = []
         for queue in self.queues.values():
             while queue.file_end(queue.first_offset) < queue.max_offset:
-                last = self.unit(queue, queue.file_end(queue.first_offset) - 1)
-                if last is None or last[0] >= min_physical or queue.written_offset < queue.file_end(queue.first_offset):
+                end = queue.file_end(queue.first_offset)
+                if queue.written_offset < end or self.unit(queue, end - 1) is None:
+                    break
+                if not self._is_before(queue, end - 1, min_physical):
                     break
                 path = queue.path_of(queue.first_offset)
                 with self.files_lock:
@@ -239,12 +258,19 @@ class QueueTable:
         low, high = max(queue.min_offset, queue.first_offset), queue.max_offset
         while low < high:
             middle = (low + high) // 2
-            unit = self.unit(queue, middle)
-            if unit is None or 0 <= unit[0] < min_physical:  # below 0 it is damaged, and says nothing
+            if self._is_before(queue, middle, min_physical):
                 low = middle + 1
             else:
                 high = middle
         queue.min_offset = low
+
+    def _is_before(self, queue: ConsumeQueue, offset: int, min_physical: int) -> bool:
+        """Whether a unit points before the log, and so does the one before it: one alone may be damaged."""
+        for one in (offset, offset - 1) if offset > queue.first_offset else (offset,):
+            unit = self.unit(queue, one)
+            if unit is not None and not 0 <= unit[0] < min_physical:
+                return False
+        return True
 
     def close(self) -> None:
         for fd in self._descriptors.values():
@@ -315,6 +341,8 @@ class QueueWrite:
         return fd
 
     def _sync(self) -> None:
+        while self._table.corrected_files:
+            self._table.unsynced_files.add(self._table.corrected_files.popleft())
         for path in sorted(self._table.unsynced_files):
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                 fd = self._fs.open(path)

@@ -10,6 +10,8 @@ says None nothing has happened, and the patient way is taken; `tests/property` h
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import repeat
+from operator import add
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -20,6 +22,8 @@ from cometmq.store.consume_queue import UNIT, UNIT_SIZE
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.reader import memory_size
 from cometmq.store.residency import Residency
+from cometmq.store.unit_healing import HEAD
+from cometmq.wire.record import RECORD_SIZE_MIN
 
 _SIZE: Final = Struct(">i")
 _PHYSICAL_OFFSET: Final = Struct(">q")  # of a unit
@@ -63,28 +67,38 @@ class QuickReader:
             return None
         return QuickUnits(units, offset + len(units) // UNIT_SIZE, queue.min_offset, queue.max_offset)
 
-    def framed(self, head: bytes, units: bytes) -> bytes | None:
-        """A reply whose body are the records of `units`; `head` is that of a reply without a body."""
+    def framed(self, head: bytes, units: bytes, queue_id: int, offset: int) -> bytes | None:
+        """A reply whose body are the records of `units`, from that of message `offset` on, if all units are sound.
+
+        `head` is that of a reply without a body.
+        """
         log = self._log
         first: int = _PHYSICAL_OFFSET.unpack_from(units)[0]
         start = first - first % log.segment_size
-        if first < max(log.min_offset, log.written - self._memory_size):
+        if not max(log.min_offset, log.written - self._memory_size) <= first < log.confirm_offset:
             return None
         if not self._is_recent(first) and self._is_cold([(at, size) for at, size, _ in UNIT.iter_unpack(units)]):
             return None
         end = min(log.confirm_offset, start + log.segment_size)
-        return framed(head, log.view_of(start), start, units, end, self._bytes_max)
+        return framed(head, log.view_of(start), start, units, end, self._bytes_max, queue_id, offset)
 
 
-def framed_in_python(head: bytes, view: memoryview, start: int, units: bytes, end: int, size_max: int) -> bytes | None:
+def framed_in_python(
+    head: bytes, view: memoryview, start: int, units: bytes, end: int, size_max: int, queue_id: int, queue_offset: int
+) -> bytes | None:
     """The records that `units` point to, behind a head; None if one does not end before `end`, or they are too large.
 
-    `view` shows the log from `start` on. Records of a queue stand in its order.
+    None, too, if a unit names no record of this queue, the first that of message `queue_offset`. `view` shows the log
+    from `start` on. Records of a queue stand in its order.
     """
     fields = _unpacker(len(units) // UNIT_SIZE).unpack(units)
     offsets, sizes = fields[::_FIELDS], fields[1::_FIELDS]
     body_size = sum(sizes)
-    if body_size > size_max or offsets[-1] + sizes[-1] > end:
+    if body_size > size_max or min(offsets) < start or max(map(add, offsets, sizes)) > end:
+        return None
+    count = len(offsets)
+    said = zip(sizes, repeat(queue_id), range(queue_offset, queue_offset + count), strict=False)
+    if min(sizes) < RECORD_SIZE_MIN or [HEAD.unpack_from(view, at - start) for at in offsets] != list(said):
         return None
     pieces = [view[offset - start : offset - start + size] for offset, size in zip(offsets, sizes, strict=True)]
     return b"".join((_SIZE.pack(len(head) - _SIZE.size + body_size), head[_SIZE.size :], *pieces))

@@ -1,8 +1,11 @@
 """Reading: which records a pull gets, and their bytes.
 
-`read` decides by the ConsumeQueue alone and returns places, not objects; `slices` gives views of the log's maps
-without a copy, for the recent window that is surely in memory; `load` reads with pread and may run in a worker
+`read` decides by the ConsumeQueue and returns places, not objects; `slices` gives views of the log's maps
+without a copy, for the recent window that is surely in memory; `load_found` reads with pread and may run in a worker
 thread, for older ranges whose pages might not be there. How many messages one answer carries is Java's rule.
+
+A unit that names no record (`unit_healing.py`) is mended before anything is handed out. Where the records may be on
+disk only, `read` does not look at them: then `load_found` tells, and `mended` has the places as they should be.
 
 Mirrors: DefaultMessageStore.getMessage, isTheBatchFull, queryMessage.
 """
@@ -15,17 +18,19 @@ from enum import Enum, auto
 from struct import Struct
 from typing import Final, NamedTuple
 
-from cometmq.store.commit_log import CommitLog
+from cometmq.errors import QueueDamaged, UnitsDoubted
+from cometmq.model.names import LMQ_PREFIX, SCHEDULE_TOPIC
+from cometmq.store.commit_log import CommitLog, Range
 from cometmq.store.config import StoreConfig
-from cometmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, UNIT_SIZE
+from cometmq.store.consume_queue import BLANK_UNIT_SIZE, UNIT, UNIT_SIZE, ConsumeQueue
 from cometmq.store.fs import FileSystem
 from cometmq.store.queue_extension import ADDRESS_MAX, QueueExtension
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.residency import Residency
 from cometmq.store.segment import segment_path
+from cometmq.store.unit_healing import HASH_MAX, UnitHealer, is_record
 from cometmq.wire.record import MAGIC_V1, MAGIC_V2, PREFIX, RECORD_SIZE_MIN, Buffer
 
-Range = tuple[int, int]  # physical offset, size
 Matches = Callable[[int], bool]
 
 
@@ -74,6 +79,8 @@ class ReadResult(NamedTuple):
     size: int
     suggest_slave: bool
     cold: bool
+    offsets: Sequence[int] = ()  # which message each range is
+    queue: ConsumeQueue | None = None  # None: one of batches
 
 
 # What a pull gets of a topic of batches; None: the topic is none.
@@ -92,6 +99,7 @@ class Reader:
         config: StoreConfig,
         read_batches: ReadBatches,
         extension: QueueExtension,
+        healer: UnitHealer,
     ) -> None:
         self._fs = fs
         self._log = log
@@ -99,6 +107,7 @@ class Reader:
         self._config = config
         self._read_batches = read_batches
         self._extension = extension
+        self._healer = healer
         self._memory_size = memory_size(config)
         self._count_max = max(
             config.max_transfer_count_on_message_in_memory, config.max_transfer_count_on_message_in_disk
@@ -120,6 +129,20 @@ class Reader:
         if queue is None or queue.max_offset == 0:
             of_batches = self._read_batches(topic, queue_id, offset, max_count, max_bytes, matches)
             return of_batches or ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, False, False)
+        found = self._read(queue, offset, max_count, max_bytes, matches)
+        seen: set[int] = set()
+        while isinstance(found, int):  # what the unit of this message names is not it
+            if found in seen:
+                raise QueueDamaged(f"{queue.path_of(found)}: the unit of message {found} changes while it is read")
+            seen.add(found)
+            self._healer.heal(queue, found)
+            found = self._read(queue, offset, max_count, max_bytes, matches)
+        return found
+
+    def _read(
+        self, queue: ConsumeQueue, offset: int, max_count: int, max_bytes: int | None, matches: Matches | None
+    ) -> ReadResult | int:
+        """What `read` finds, or the offset of a message whose unit is to be mended first."""
         low, high = queue.min_offset, queue.max_offset
         if offset < low:
             return ReadResult(ReadStatus.OFFSET_TOO_SMALL, low, low, high, [], 0, False, False)
@@ -127,7 +150,8 @@ class Reader:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_ONE, offset, low, high, [], 0, False, False)
         if offset > high:
             return ReadResult(ReadStatus.OFFSET_OVERFLOW_BADLY, high, low, high, [], 0, False, False)
-        config, log = self._config, self._log
+        config, log, healer = self._config, self._log, self._healer
+        topic, queue_id = queue.topic, queue.queue_id
         memory_bytes_max = config.max_transfer_bytes_on_message_in_memory
         memory_count_max = config.max_transfer_count_on_message_in_memory
         max_count = min(max_count, self._count_max)  # whatever is asked for, the work stays small
@@ -148,20 +172,25 @@ class Reader:
             # The usual pull: everything is recent, and all of it fits in the answer.
             ranges = [(at, size) for at, size, _ in UNIT.iter_unpack(units)]
             size_sum = sum([size for _, size in ranges])
-            first, (last, last_size) = ranges[0][0], ranges[-1]
             if (
                 size_sum <= min(max_bytes, memory_bytes_max)
-                and first >= max(memory_offset, min_physical)
-                and last + last_size <= confirmed
+                and ranges[0][0] >= max(memory_offset, min_physical)
+                and not self._is_cold(ranges)
             ):
                 next_offset = offset + len(ranges)
-                return ReadResult(
-                    ReadStatus.FOUND, next_offset, low, high, ranges, size_sum, False, self._is_cold(ranges)
-                )
+                offsets = range(offset, next_offset)
+                if healer.first_unsound(queue, ranges, offsets) is None:
+                    return ReadResult(
+                        ReadStatus.FOUND, next_offset, low, high, ranges, size_sum, False, False, offsets, queue
+                    )
         status = ReadStatus.NO_MATCHED_MESSAGE
         ranges = []
+        found_offsets: list[int] = []
+        lost = healer.lost(queue)
+        segment_size = log.segment_size
+        has_hashes = topic != SCHEDULE_TOPIC
         size_sum = count = 0
-        skip_before = physical_offset = -1
+        physical_offset = -1
         next_offset = offset
         for physical_offset, size, tags_code in UNIT.iter_unpack(units):
             if count:
@@ -176,8 +205,12 @@ class Reader:
                 ):
                     break
             next_offset += 1
-            if physical_offset < skip_before:
+            if size == BLANK_UNIT_SIZE or next_offset - 1 in lost:  # those behind it are there
+                if not count:
+                    status = ReadStatus.MESSAGE_WAS_REMOVING
                 continue
+            if tags_code > HASH_MAX and has_hashes:
+                return next_offset - 1
             if matches is not None and not matches(tags_code):
                 # A client that wants tags compares them once more, so who is in doubt may pass.
                 if tags_code > ADDRESS_MAX:
@@ -185,35 +218,43 @@ class Reader:
                 code = self._extension.code_at(topic, queue_id, tags_code)
                 if code is not None and not matches(code):
                     continue
-            if physical_offset < min_physical or physical_offset + size > confirmed:
-                if not count:
-                    status = ReadStatus.MESSAGE_WAS_REMOVING
-                if size != BLANK_UNIT_SIZE:  # of a message that was lost: those behind it are there
-                    skip_before = log.segment_end(physical_offset)
-                continue
-            if wants is not None and not wants(self.slices([(physical_offset, size)])[0]):
-                if not count:
-                    status = ReadStatus.NO_MATCHED_MESSAGE
-                continue
+            if not min_physical <= physical_offset <= confirmed - size or size < RECORD_SIZE_MIN:
+                return next_offset - 1
+            if physical_offset % segment_size > segment_size - size:
+                return next_offset - 1
+            if wants is not None:
+                if not healer.is_sound(queue, next_offset - 1):
+                    return next_offset - 1
+                if not wants(self.slices([(physical_offset, size)])[0]):
+                    if not count:
+                        status = ReadStatus.NO_MATCHED_MESSAGE
+                    continue
             ranges.append((physical_offset, size))
+            found_offsets.append(next_offset - 1)
             size_sum += size
             count += 1
             status = ReadStatus.FOUND
-            skip_before = -1
+        cold = self._is_cold(ranges)
+        if not cold and (unsound := healer.first_unsound(queue, ranges, found_offsets)) is not None:
+            return unsound
         suggest_slave = log.written - physical_offset > self._memory_size
-        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges))
+        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold, found_offsets, queue)
 
-    def offsets_of(self, topic: str, queue_id: int, offset: int, found: ReadResult) -> list[int] | None:
-        """The queue offsets of what a read from `offset` found, by the ConsumeQueue; None for a topic of batches."""
-        if found.next_offset - offset == len(found.ranges):
-            return list(range(offset, found.next_offset))
-        queue = self._table.queues.get((topic, queue_id))
+    def mended(self, found: ReadResult) -> ReadResult:
+        """The same messages, at the places where they stand indeed; those that are lost are left out."""
+        queue = found.queue
         if queue is None:
-            return None
-        wanted = {at for at, _ in found.ranges}
-        units = UNIT.iter_unpack(self._table.units(queue, offset, found.next_offset - offset))
-        offsets = [number for number, (at, _, _) in enumerate(units, offset) if at in wanted]
-        return offsets if len(offsets) == len(found.ranges) else None
+            return found
+        healer = self._healer
+        ranges: list[Range] = []
+        offsets: list[int] = []
+        for offset in found.offsets:
+            healer.heal(queue, offset)
+            unit = self._table.unit(queue, offset)
+            if unit is not None and offset not in healer.lost(queue):
+                ranges.append((unit[0], unit[1]))
+                offsets.append(offset)
+        return found._replace(ranges=ranges, size=sum(size for _, size in ranges), offsets=offsets)
 
     def slices(self, ranges: Sequence[Range]) -> list[memoryview]:
         """The records' bytes as views of the log; the ranges stand in its order."""
@@ -234,13 +275,29 @@ class Reader:
             views.append(view[at : at + size])
         return views
 
+    def load_found(self, found: ReadResult) -> list[bytes]:
+        """The records' bytes, copied; those whose segment was deleted meanwhile are left out. Any thread.
+
+        Raises `UnitsDoubted` if one is not that which the queue says: then `mended` tells where they are.
+        """
+        pairs, queue = self._pairs(found.ranges), found.queue
+        if queue is not None and not queue.topic.startswith(LMQ_PREFIX):
+            offset_of = dict(zip(found.ranges, found.offsets, strict=True))
+            for one, piece in pairs:
+                if not is_record(piece, one[1], queue.queue_id, offset_of[one]):
+                    raise UnitsDoubted(f"{queue.folder}: message {offset_of[one]} is not where its unit says")
+        return [piece for _, piece in pairs]
+
     def load(self, ranges: Sequence[Range]) -> list[bytes]:
-        """The records' bytes, copied; a range whose segment was deleted meanwhile is left out. Any thread."""
+        """The bytes that stand there, copied; a range whose segment was deleted meanwhile is left out. Any thread."""
+        return [piece for _, piece in self._pairs(merged(ranges, self._log.segment_size))]
+
+    def _pairs(self, ranges: Sequence[Range]) -> list[tuple[Range, bytes]]:
         segment_size = self._log.segment_size
-        found: list[bytes] = []
+        found: list[tuple[Range, bytes]] = []
         fd, fd_start = -1, -1
         try:
-            for close in together(merged(ranges, segment_size), segment_size):
+            for close in together(ranges, segment_size):
                 first, (last, last_size) = close[0][0], close[-1]
                 at = first % segment_size
                 if first - at != fd_start:
@@ -253,7 +310,7 @@ class Reader:
                         continue
                     fd_start = first - at
                 data = self._fs.pread(fd, last + last_size - first, at)
-                found += [data[offset - first : offset - first + size] for offset, size in close]
+                found += [((offset, size), data[offset - first : offset - first + size]) for offset, size in close]
         finally:
             if fd >= 0:
                 self._fs.close(fd)

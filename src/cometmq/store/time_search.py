@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from cometmq.store.commit_log import CommitLog
-from cometmq.store.consume_queue import ConsumeQueue
+from cometmq.store.consume_queue import BLANK_UNIT_SIZE, ConsumeQueue
 from cometmq.store.queue_table import QueueTable
+from cometmq.store.unit_healing import UnitHealer
 
 Boundary = Literal["LOWER", "UPPER"]
 LOWER: Final = "LOWER"
@@ -25,18 +26,25 @@ UPPER: Final = "UPPER"
 class TimeSearch:
     """Looks up store times and offsets by time."""
 
-    def __init__(self, log: CommitLog, table: QueueTable) -> None:
+    def __init__(self, log: CommitLog, table: QueueTable, healer: UnitHealer) -> None:
         self._log = log
         self._table = table
+        self._healer = healer
 
     def store_time_ms(self, queue: ConsumeQueue, offset: int) -> int:
         """Store time of a message; -1 if it is gone or not there."""
-        unit = self._table.unit(queue, offset) if offset >= queue.min_offset else None
-        return -1 if unit is None else self._log.store_time_ms(unit[0], unit[1])
+        return self._unit_time_ms(queue, offset) if offset >= queue.min_offset else -1
 
     def _unit_time_ms(self, queue: ConsumeQueue, offset: int) -> int:
-        unit = self._table.unit(queue, offset)
+        unit = self._unit(queue, offset)
         return -1 if unit is None else self._log.store_time_ms(unit[0], unit[1])
+
+    def _unit(self, queue: ConsumeQueue, offset: int) -> tuple[int, ...] | None:
+        unit = self._table.unit(queue, offset)
+        if unit is not None and queue.min_offset <= offset and unit[1] != BLANK_UNIT_SIZE:
+            self._healer.heal(queue, offset)
+            unit = self._table.unit(queue, offset)
+        return unit
 
     def offset_by_time(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary = LOWER) -> int:
         """The offset that answers to a time, within the queue's bounds."""
@@ -71,7 +79,7 @@ class TimeSearch:
         left = right = start - 1
         while low <= high:
             middle = (low + high) // 2
-            unit = self._table.unit(queue, middle)
+            unit = self._unit(queue, middle)
             if unit is None:
                 return 0
             if unit[0] < min_physical:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tests.unit.store.kit import HandClock, QuickFs, open_small, send, settle
 
+from cometmq.broker.loading import read_patiently
 from cometmq.errors import CorruptRecord, StoreError
 from cometmq.store.append import Appended
 from cometmq.store.engine import Store
@@ -38,6 +39,7 @@ class Victim:
     files: dict[str, bytes]
     messages: list[Stored]
     config: dict[str, Any] = field(default_factory=dict)
+    ends: list[int] = field(default_factory=list)  # of the queues
 
     def lay_out(self, root: Path, **changed: bytes | None) -> None:
         """Write the files into `root`; `changed` has other contents by name, None for a file that is gone."""
@@ -101,7 +103,8 @@ def kill_a_store(
         table.save({"number": number})
     store.close() if clean else store.abandon()
     files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    return Victim(files, messages, config)
+    ends = [sum(1 for one in messages if one.queue_id == queue_id) for queue_id in range(QUEUES)]
+    return Victim(files, messages, config, ends)
 
 
 def read_one(store: Store, queue_id: int, offset: int) -> Record | None:
@@ -123,6 +126,9 @@ def _read(store: Store, queue_id: int, offset: int, count: int) -> list[Record]:
     if result.status is not ReadStatus.FOUND or not result.ranges:
         return []
     try:
+        if result.cold:
+            _, pieces = read_patiently(store, TOPIC, queue_id, offset, count)
+            return list(decode_records(b"".join(pieces), check_crc=True))
         return list(decode_records(b"".join(store.slices(result.ranges)), check_crc=True))
     except (CorruptRecord, StoreError, ValueError):
         return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,36 @@ def test_what_is_indexed_and_under_what() -> None:
 )
 def test_the_hash_of_a_key(text: str, stored: int) -> None:
     assert positive_hash(text) == stored  # "polygenelubricants" is the classic −2³¹
+
+
+@pytest.mark.parametrize("entries", [8, 64], ids=["files that are full", "one that is not"])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_header_with_a_flipped_bit_is_made_again(tmp_path: Path, entries: int, which: int) -> None:
+    made = tmp_path / "made"
+    index = make(made, entries)
+    fill(index, 0, 17)
+    index.flush()
+    index.close()
+    times = {n * 100: T0 + n * 1000 for n in range(17)}
+    for bit in range(40 * 8):
+        folder = tmp_path / "flipped"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(made, folder)
+        path = sorted(folder.iterdir())[which]
+        before = path.read_bytes()
+        data = bytearray(before)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        config = StoreConfig(max_hash_slot_num=4, max_index_num=entries)
+        again = IndexService(OsFs(), str(folder), config, Clock())
+        again.load(True, T0 + 16_000, times.get)
+        found = [again.query("T", f"k{n}", 8, T0 + (n - 2) * 1000, T0 + (n + 2) * 1000) for n in range(17)]
+        assert found == [[n * 100] for n in range(17)], bit
+        fill(again, 17, 20)
+        assert again.query("T", "all", 64, *EVER) == [n * 100 for n in reversed(range(20))], bit
+        again.close()
+        if not 32 <= bit // 8 < 36:  # nobody asks how many slots are used
+            assert path.read_bytes()[:40] == before[:40], bit
 
 
 def test_files_roll_and_stay_in_order_when_the_clock_does_not_move(tmp_path: Path) -> None:

@@ -167,6 +167,30 @@ def test_units_are_put_right(folder: Folder) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("bit", range(8))
+def test_no_bit_of_a_unit_flips_unseen(folder: Folder, bit: int) -> None:
+    """In each of twenty units another byte, the tags code's among them."""
+    queues = {path: path.read_bytes() for path in folder.root.glob("consumequeue/*/*/*")}
+    for number in range(20):
+        path = sorted(queues)[number // 10]
+        at = number % 10 * 20 + number
+        patch(path, at, bytes([queues[path][at] ^ 1 << bit]))
+    code, out, _ = folder.run("check")
+    assert code == 1 and "T/0 has 20 wrong units, the first is number 0" in out
+    assert folder.run("repair", "--apply")[0] == 0
+    assert {path: path.read_bytes() for path in queues} == queues
+    assert folder.run("check")[0] == 0
+
+
+def test_a_damaged_header_of_the_index_is_noted(folder: Folder) -> None:
+    path = max((folder.root / "index").iterdir())
+    patch(path, 0, b"\x01")
+    code, out, _ = folder.run("check")
+    assert code == 0 and f"{path}: its header is not what its entries say" in out
+    open_small(folder.root).close()
+    assert "its header" not in folder.run("check")[1]
+
+
 def test_the_index(folder: Folder) -> None:
     path = min((folder.root / "index").iterdir())
     patch(path, 40 + 16 * 4 + 20 * 5 + 16, b"\x00\x00\x00\x63")  # what entry 5 says is older

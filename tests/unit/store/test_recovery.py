@@ -21,6 +21,7 @@ from tests.unit.store.kit import (
 from cometmq.errors import StoreError
 from cometmq.store.checkpoint import SECOND_AT
 from cometmq.store.engine import Store
+from cometmq.store.recovery import INDEX_SEGMENTS_MAX
 
 
 def segment(root: Path, start: int = 0) -> Path:
@@ -116,6 +117,23 @@ def test_the_log_alone_is_enough(tmp_path: Path, clean: bool, lost: list[str]) -
     assert {
         path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("consumequeue/*/*/*")
     } == queue_files
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_lost_index_is_made_again_for_the_newest_ten_files(tmp_path: Path, clean: bool) -> None:
+    store = open_small(tmp_path)
+    places = [send(store, b"%d" % number * 100, keys=f"k{number}") for number in range(200)]
+    settle(store)
+    store.maintain(thorough=True)
+    store.close() if clean else store.abandon()
+    files = sorted(int(path.name) for path in (tmp_path / "commitlog").iterdir())
+    assert len(files) > INDEX_SEGMENTS_MAX == 10
+    shutil.rmtree(tmp_path / "index")
+    store = open_small(tmp_path)
+    found = [bool(store.query("T", f"k{number}", 8, 0, 1 << 60)) for number in range(200)]
+    assert found == [place.physical_offset >= files[-INDEX_SEGMENTS_MAX] for place in places]
+    assert any(found) and not all(found)
+    store.close()
 
 
 def test_the_checkpoint_vouches_for_an_index_as_java_leaves_it(tmp_path: Path) -> None:

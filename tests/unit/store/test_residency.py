@@ -84,7 +84,7 @@ def test_one_record_on_disk_makes_a_read_cold(tmp_path: Path) -> None:
     assert store.read("T", 0, 0, 9).cold  # though it begins and ends in memory
     units = store.quick.units("T", 0, 0, 9)
     assert units is not None
-    assert store.quick.framed(b"head", units.units) is None
+    assert store.quick.framed(b"head", units.units, 0, 0) is None
     assert not store.read("T", 0, 5, 9).cold
     store.close()
 

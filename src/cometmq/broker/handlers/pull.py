@@ -26,7 +26,7 @@ from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.statistics import Reads
 from cometmq.broker.topics import Topics
-from cometmq.errors import RequestRefused
+from cometmq.errors import RequestRefused, UnitsDoubted
 from cometmq.filter import tags
 from cometmq.model import names
 from cometmq.model.group import GroupConfig
@@ -168,7 +168,7 @@ class Pull:
         head = _FOUND_REPLY.fill(
             command.opaque, suggested, next_offset, low, high, context.topic.sys_flag, group.group_sys_flag
         )
-        frame = quick.framed(head, units)
+        frame = quick.framed(head, units, request.queue_id, request.queue_offset)
         if frame is None:
             return False
         self._reads.note(next_offset - request.queue_offset)
@@ -253,9 +253,12 @@ class Pull:
         elif not result.cold:
             self._send(call, header, remark, self._store.slices(result.ranges))
         else:
-            loop = asyncio.get_running_loop()
-            reading = loop.run_in_executor(self._readers, self._store.load, result.ranges)
-            reading.add_done_callback(lambda done: self._send_cold(call, header, remark, done))
+            self._load(call, header, remark, result)
+
+    def _load(self, call: Call, header: PullMessageReply, remark: str, result: ReadResult) -> None:
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._readers, self._store.load_found, result)
+        reading.add_done_callback(lambda done: self._send_cold(call, header, remark, result, done))
 
     def _send_elsewhere(
         self, context: PullContext, call: Call, offset: int, min_offset: int = 0, max_offset: int = 0
@@ -271,11 +274,23 @@ class Pull:
         )
         call.reply(header, code=_OFFSET_MOVED, remark="OFFSET_RESET")
 
-    def _send_cold(self, call: Call, header: PullMessageReply, remark: str, done: asyncio.Future[list[bytes]]) -> None:
+    def _send_cold(
+        self,
+        call: Call,
+        header: PullMessageReply,
+        remark: str,
+        result: ReadResult,
+        done: asyncio.Future[list[bytes]],
+    ) -> None:
         if done.cancelled():
             return
         fault = done.exception()
-        if isinstance(fault, Exception):
+        if isinstance(fault, UnitsDoubted):
+            try:
+                self._load(call, header, remark, self._store.mended(result))
+            except Exception as error:  # a callback has nobody above it
+                call.refuse(error)
+        elif isinstance(fault, Exception):
             call.refuse(fault)
         elif pieces := done.result():
             self._send(call, header, remark, pieces)

@@ -18,9 +18,10 @@ from cometmq.broker.pop import handle
 from cometmq.broker.pop.checks import Checked
 from cometmq.broker.pop.recoding import recoded
 from cometmq.broker.pop.warming import Warm
+from cometmq.errors import UnitsDoubted
 from cometmq.net.routes import Call
 from cometmq.store.engine import Store
-from cometmq.store.reader import Matches, Range, ReadStatus
+from cometmq.store.reader import Matches, ReadResult, ReadStatus
 from cometmq.wire.codes import SerializeType
 from cometmq.wire.command import Body
 from cometmq.wire.reply_template import ReplyTemplate
@@ -42,7 +43,7 @@ class Part:
     topic: str
     queue_id: int
     start_offset: int
-    ranges: list[Range]
+    found: ReadResult
     is_retry: bool
 
 
@@ -90,18 +91,28 @@ class PopAnswers:
     def send(self, pop: Pop, call: Call) -> None:
         """Answer with what was taken."""
         if not pop.is_cold:
-            self._send(pop, call, [self._store.slices(part.ranges) for part in pop.parts])
-            return
-        load = self._store.load
+            self._send(pop, call, [self._store.slices(part.found.ranges) for part in pop.parts])
+        else:
+            self._load(pop, call)
+
+    def _load(self, pop: Pop, call: Call) -> None:
+        load = self._store.load_found
         loop = asyncio.get_running_loop()
-        reading = loop.run_in_executor(self._readers, lambda: [load(part.ranges) for part in pop.parts])
+        reading = loop.run_in_executor(self._readers, lambda: [load(part.found) for part in pop.parts])
         reading.add_done_callback(lambda done: self._send_cold(pop, call, done))
 
     def _send_cold(self, pop: Pop, call: Call, done: asyncio.Future[list[list[bytes]]]) -> None:
         if done.cancelled():
             return
         fault = done.exception()
-        if isinstance(fault, Exception):
+        if isinstance(fault, UnitsDoubted):
+            try:
+                for part in pop.parts:
+                    part.found = self._store.mended(part.found)
+                self._load(pop, call)
+            except Exception as error:  # a callback has nobody above it
+                call.refuse(error)
+        elif isinstance(fault, Exception):
             call.refuse(fault)
         else:
             self._send(pop, call, done.result())

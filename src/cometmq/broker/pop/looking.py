@@ -5,13 +5,13 @@ Mirrors: PeekMessageProcessor, NotificationProcessor, PollingInfoProcessor.
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import Final
 
 from cometmq.broker.config import BrokerConfig
+from cometmq.broker.loading import load
 from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop.checks import Checks, refusing_with, wanted
 from cometmq.broker.pop.long_polling import Parked, Polling, PollingKey, PopLongPolling
@@ -23,8 +23,9 @@ from cometmq.errors import RequestRefused
 from cometmq.model.subscription import is_tag_type
 from cometmq.net.routes import DONE, LATER, Call, Later, handles
 from cometmq.store.engine import Store
-from cometmq.store.reader import Matches, Range, ReadStatus, RecordFilter
+from cometmq.store.reader import Matches, ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.command import Body
 from cometmq.wire.requests.pop import (
     Notification,
     NotificationReply,
@@ -72,29 +73,28 @@ class Looking:
     @handles(PeekMessage)
     async def peek(self, request: PeekMessage, call: Call) -> Later:
         self._check_peek(request, call)
-        ranges: list[Range] = []
-        rest_count, is_cold = 0, False
-        for topic, queue_id in self._peeked_queues(request, ranges):
+        founds: list[ReadResult] = []
+        rest_count = count = 0
+        for topic, queue_id in self._peeked_queues(request, founds):
             offset = self._places.seen_offset(topic, request.consumer_group, queue_id)
             rest_count += self._store.max_offset(topic, queue_id) - offset
-            wanted = request.max_msg_nums - len(ranges)
+            wanted = request.max_msg_nums - count
             if wanted <= 0:
                 continue
             found = self._store.read(topic, queue_id, offset, wanted)
             if found.status in _MISPLACED:
                 found = self._store.read(topic, queue_id, found.next_offset, wanted)
-            ranges += found.ranges
-            is_cold = is_cold or found.cold
+            founds.append(found)
+            count += len(found.ranges)
         header = PopMessageReply(pop_time=0, invisible_time=0, revive_qid=0, rest_num=rest_count)
-        if not ranges:
+        if not count:
             call.reply(header, code=ResponseCode.PULL_NOT_FOUND, remark=ReadStatus.NO_MESSAGE_IN_QUEUE.name)
             return LATER
-        pieces: list[bytes] | list[memoryview]
-        if is_cold:
-            pieces = await asyncio.get_running_loop().run_in_executor(self._readers, self._store.load, ranges)
-        else:
-            pieces = self._store.slices(ranges)
-        call.reply_parts(header, list(pieces), sum(map(len, pieces)), remark=ReadStatus.FOUND.name)
+        pieces: list[Body] = []
+        for found in founds:
+            cold = found.cold
+            pieces += await load(self._store, found, self._readers) if cold else self._store.slices(found.ranges)
+        call.reply_parts(header, pieces, sum(map(len, pieces)), remark=ReadStatus.FOUND.name)
         return LATER
 
     @refusing_with(PopMessageReply(0, 0, 0, 0))
@@ -104,7 +104,7 @@ class Looking:
         if request.max_msg_nums < 0:
             raise RequestRefused("SYSTEM_ERROR", f"maxMsgNums cannot be {request.max_msg_nums}")
 
-    def _peeked_queues(self, request: PeekMessage, ranges: list[Range]) -> Iterator[tuple[str, int]]:
+    def _peeked_queues(self, request: PeekMessage, founds: list[ReadResult]) -> Iterator[tuple[str, int]]:
         """The queues to look into; the retry topic comes first or, if there is room left, last."""
         chance = random.randrange(100)
         retry_topic = pop_retry_topic(request.topic, request.consumer_group, v2=self._config.enable_retry_topic_v2)
@@ -115,7 +115,7 @@ class Looking:
             yield from self._queues(request.topic, chance)
         else:
             yield request.topic, request.queue_id
-        if not retry_first and len(ranges) < request.max_msg_nums:
+        if not retry_first and sum(len(found.ranges) for found in founds) < request.max_msg_nums:
             yield from self._queues(retry_topic, chance)
 
     def _queues(self, name: str, shift: int) -> Iterator[tuple[str, int]]:

@@ -35,7 +35,6 @@ from cometmq.net.routes import LATER, Call, Later, handles
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadResult, ReadStatus, RecordFilter
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.record import QUEUE_OFFSET_AT
 from cometmq.wire.requests.pop import PopMessage, PopMessageReply
 
 COUNT_MAX: Final = 32
@@ -249,9 +248,7 @@ class Popping:
         request = pop.request
         group = request.consumer_group
         count = len(found.ranges)
-        offsets = self._store.offsets_of(topic, queue_id, offset, found)
-        if offsets is None:  # the log knows, too
-            offsets = [_QUEUE_OFFSET.unpack_from(one, QUEUE_OFFSET_AT)[0] for one in self._store.slices(found.ranges)]
+        offsets = list(found.offsets)
         if request.order:
             pop.order_counts.append(
                 self._order_infos.update(
@@ -272,7 +269,7 @@ class Popping:
             )
             self._buffer.add(point, pop.revive_queue, found.next_offset)
             self._inflight.handed_out(topic, group, queue_id, count)
-        pop.parts.append(Part(topic, queue_id, offset, found.ranges, is_retry))
+        pop.parts.append(Part(topic, queue_id, offset, found, is_retry))
         pop.start_offsets.append(handle.start_offset_info(topic, queue_id, offset))
         pop.msg_offsets.append(handle.msg_offset_info(topic, queue_id, offsets))
         pop.count += count

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Final
 
+from cometmq.store.commit_log import Range
 from cometmq.store.engine import Store
-from cometmq.store.reader import Range, RecordFilter
+from cometmq.store.reader import RecordFilter
 
 COUNT_MAX: Final = 64
 SIZE_MAX: Final = 4 << 20

@@ -19,7 +19,7 @@ from cometmq.broker.inner_messages import InnerMessage
 from cometmq.errors import CorruptRecord
 from cometmq.model import properties
 from cometmq.model.names import TIMER_TOPIC
-from cometmq.store.reader import Range
+from cometmq.store.commit_log import Range
 from cometmq.wire.record import Record, decode_record
 
 READY_SIZE: Final = 750  # of a `Ready` without its bytes: tuples, numbers, short strings

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.loading import read_patiently
 from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.open_slots import Due
 from cometmq.broker.timer.slots import Slots
@@ -63,7 +64,7 @@ class Enqueue:
         self.until_ms = 0  # what was stored before is on the wheel
         low, self._recovered_offset = store.min_offset(TIMER_TOPIC, _QUEUE_ID), self.max_offset
         self.queue_offset = min(max(files.checkpoint.queue_offset, low), self._recovered_offset)
-        found = store.read(TIMER_TOPIC, _QUEUE_ID, self.queue_offset, 1).ranges
+        found = read_patiently(store, TIMER_TOPIC, _QUEUE_ID, self.queue_offset, 1)[0].ranges
         self._placed = files.placed_since(found[0][0]) if found else set()
 
     @property

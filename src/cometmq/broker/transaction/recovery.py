@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
+from cometmq.broker.loading import read_patiently
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.transaction.half import QUEUE_ID, Half
 from cometmq.broker.transaction.ops import named_in
@@ -130,8 +131,8 @@ def saved_offset(store: Store, offsets: Offsets, topic: str) -> int:
 
 def records_of(store: Store, topic: str, offset: int) -> Iterator[Record]:
     while True:
-        found = store.read(topic, QUEUE_ID, offset, READ_COUNT)
-        for piece in store.slices(found.ranges):
+        found, pieces = read_patiently(store, topic, QUEUE_ID, offset, READ_COUNT)
+        for piece in pieces:
             yield decode_record(piece)
         if found.next_offset <= offset:
             return

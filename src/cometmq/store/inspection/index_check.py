@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cometmq.store.index_file import IndexFile
-from cometmq.store.index_repair import sound_entries
+from cometmq.store.index_repair import header_fits, sound_entries
 from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 
@@ -31,7 +31,12 @@ def check_index(folder: Folder, report: Report, log_end: int) -> None:
             continue
         file.open()
         try:
-            entries += _check(file, report, log_end, last=name == names[-1], clean=folder.stopped_cleanly)
+            if header_fits(file, folder.log.time_at, clean=folder.stopped_cleanly):
+                entries += _check(file, report, log_end, last=name == names[-1], clean=folder.stopped_cleanly)
+            else:
+                report.note(
+                    INDEX, f"{file.path}: its header is not what its entries say; the next start writes it anew"
+                )
         finally:
             file.close()
     report.summary[INDEX] = f"{len(names)} files, {entries:,} entries"
