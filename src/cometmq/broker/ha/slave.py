@@ -27,7 +27,7 @@ from typing import Final
 from cometmq.broker.durability import Durability
 from cometmq.broker.ha.config import HaConfig
 from cometmq.clock import Clock
-from cometmq.errors import CometError, PeerRefused, StoreError
+from cometmq.errors import CometError, PeerRefused, PeerUnreachable, StoreError
 from cometmq.net.pool import Pool
 from cometmq.net.stream import Stream, connect
 from cometmq.store.engine import Store
