@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,7 +91,7 @@ def pass_on(fixture: Fixture, folder: Path, namesrv: list[str], row: Row) -> lis
         with broker_of(kind, folder, store, namesrv, **conf) as broker:
             if before is not None:
                 now = served(broker, messages_of(count))
-                found = [*different(before, now), *now.wrong_searches()]
+                found = [*before.differences(now), *now.wrong_searches()]
                 found += asyncio.run(traffic.check(broker.addr))
                 found += asyncio.run(wrong_keys(broker, traffic, again=int(kind == "java" and killed)))
                 found += asyncio.run(later.check(broker.addr))
@@ -149,9 +148,3 @@ async def wrong_keys(broker: BrokerProcess, traffic: Traffic, *, again: int) -> 
     twice = [name for name, bodies in found.items() if bodies == [name, name]]
     more = [name for name, bodies in found.items() if len(bodies) > 2]
     return faults + [f"{name} is found more than once" for name in [*twice[again:], *more]]
-
-
-def different(before: Served, now: Served) -> list[str]:
-    """What the two say otherwise, of what the first could be asked."""
-    names = [field.name for field in fields(Served) if getattr(before, field.name)]
-    return [f"{name} differ" for name in names if getattr(before, name) != getattr(now, name)]
