@@ -1,9 +1,9 @@
 """What a broker must find by key and by time, worked out from the messages that it serves.
 
-By key: the newest messages that carry it, each once; but after a kill the original indexes a message that was in the
-index once more (IndexService.buildIndex), and then that one takes two places. By time: the first message stored at that
-time or later, behind the last where all are older; this is the rule of 5.x. That of 4.9, where no first or last of equal
-times is promised and a time to come finds the last message, is not asked for.
+By key: the newest messages that carry it, each once; but after a kill the original indexes a message again that was in
+the index (IndexService.buildIndex), and that one takes two places. By time: the first message stored at that time or
+later, behind the last where all are older; this is the rule of 5.x. That of 4.9, where no first or last of equal times
+is promised and a time to come finds the last message, is not asked for.
 """
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ What both must survive, damage by damage, alone: everything is served as before,
 what it should, consumers go on where they were, and what is sent next gets the next offsets. Of a torn tail nothing is
 missing but what was torn.
 
-The original makes good only what its checkpoint lets it read again after a kill, and that is the last files of the log.
-So what it must recover stands in one; what CometMQ must recover, in several.
+After a kill the original makes good only what its checkpoint lets it read again: the last files of the log. So what it
+must recover stands in one; what CometMQ must recover, in several. What the original loses of several is not lost for
+good: the log has it.
 """
 
 from __future__ import annotations
 
+import shutil
 import struct
 import time
 from dataclasses import replace
@@ -27,6 +29,7 @@ from tests.differential.exchange import (
 )
 from tests.original import CometNamesrv
 
+from cometmq.cli import main
 from cometmq.wire.record import decode_record
 
 from .harness import damaged_store
@@ -46,6 +49,8 @@ TORN, MORE = 40, 20
 AWAIT_S = 30.0
 TORN_TAILS = [f"tail torn, {behind} behind" for behind in TEARS]
 KINDS = [*TORN_TAILS, *SPOILS]
+LOST = {"queues": r"records differ|the queues end at", "index": "is not in the index"}
+"""How it shows that the original has lost a part of these."""
 TRIMMED = ["tail torn, later records behind", "queues of zeros"]
 
 
@@ -59,6 +64,40 @@ def test_a_damaged_store_passes_to_the_other_and_back(kind: str, tmp_path: Path)
             first = ("comet", "java")[(number + KINDS.index(kind)) % 2]
             found = pass_on(kind, first, tmp_path / str(number), [namesrv.addr], row.chance)
             row.violations += [f"made by {first}: {fault}" for fault in found]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPOILS if kind.split()[0] in LOST])
+def test_what_the_original_loses_of_several_files_is_brought_back(kind: str, tmp_path: Path) -> None:
+    with (
+        CometNamesrv(tmp_path / "namesrv") as namesrv,
+        Row(18, f"what the original loses brought back, {kind}", trimmed=0, full=1) as row,
+    ):
+        for number in row.each():
+            row.violations += bring_back(kind, tmp_path / str(number), [namesrv.addr], row.chance)
+
+
+def bring_back(kind: str, folder: Path, namesrv: list[str], chance: Random) -> list[str]:
+    store, count = folder / "store", COUNTS["java"]
+    brokers = {kind: broker_of(kind, folder, store, namesrv, **SOON) for kind in OTHER}
+    with brokers["comet"] as broker:
+        fill(broker, 0, count)
+        before = served(broker, messages_of(count))
+        await_offsets_on_disk(store, before.committed)
+        await_synced(store, before)
+        broker.kill()
+    SPOILS[kind](store, chance)
+    with brokers["java"] as broker:
+        with pytest.raises(AssertionError, match=LOST[kind.split()[0]]):
+            assert before.differences(served(broker, messages_of(count))) == []
+        broker.kill()
+    if kind.startswith("index"):
+        shutil.rmtree(store / "index")
+    elif main(["store", "repair", str(store), "-c", str(brokers["comet"].conf), "--apply"]) != 0:
+        return ["`cometmq store repair` did not mend it"]
+    with brokers["comet"] as broker:
+        now = served(broker, messages_of(count))
+        broker.kill()
+    return [*before.differences(now), *now.wrong_searches()]
 
 
 def pass_on(kind: str, first: str, folder: Path, namesrv: list[str], chance: Random) -> list[str]:
