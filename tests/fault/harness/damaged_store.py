@@ -1,7 +1,9 @@
 """What the folder of a broker that is down can suffer: a torn tail, a part that is lost or spoilt, a broken table.
 
 All of it can be made good from the log, or from the other copy of the table. The tail is torn as a power cut tears it:
-what was sent last was on no disk yet, and neither was a checkpoint that knows of it.
+what was sent last was on no disk yet, and neither was a checkpoint that knows of it. Garbage is such as the original
+can tell: a queue's unit that begins with a positive number it believes, and a file of the index that ends before the
+time of the checkpoint, and then it misses messages or keys.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from cometmq.wire.record import decode_record
 BODY_AT: Final = 88  # of a record, for IPv4: nothing before it has a checksum
 BLANK: Final = 0xCBD43194  # the magic of what fills a file up
 STALE_SIZE: Final = 4_000
+SECTOR: Final = 512
 
 Spoil = Callable[[Path, Random], None]
 Behind = Callable[[bytes, int, Random], bytes]
@@ -79,9 +82,8 @@ def old_records(data: bytes, cut: int, chance: Random) -> bytes:
 
 
 def later_records(data: bytes, cut: int, chance: Random) -> bytes:
-    """What was written behind the torn record got to the disk."""
-    size = chance.randrange(1, 40)
-    return bytes(size) + data[cut + size :]
+    """But for one sector all got to the disk."""
+    return bytes(SECTOR) + data[cut + SECTOR :]
 
 
 TEARS: Final[dict[str, Behind]] = {
@@ -126,6 +128,8 @@ def _break(table: str) -> Spoil:
 SPOILS: Final[dict[str, Spoil]] = {
     **{f"{part} lost": _lose(*names) for part, names in PARTS.items()},
     **{f"{part} of zeros": _fill(lambda chance, size: bytes(size), *names) for part, names in PARTS.items()},
-    **{f"{part} of garbage": _fill(Random.randbytes, *names) for part, names in PARTS.items()},
+    "queues of garbage": _fill(lambda chance, size: b"\xff" + chance.randbytes(size - 1), *PARTS["queues"]),
+    "index of garbage": _fill(lambda chance, size: b"\x7f" * 16 + chance.randbytes(size - 16), *PARTS["index"]),
+    "checkpoint of garbage": _fill(Random.randbytes, *PARTS["checkpoint"]),
     **{f"{table} broken": _break(table) for table in TABLES},
 }
