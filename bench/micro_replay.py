@@ -1,28 +1,36 @@
 """What opening a store costs after a kill: seconds for each GiB of 1 KiB messages that has to be replayed.
 
-    .venv/bin/python bench/micro_replay.py [--mib 256] [--case kill]
+    .venv/bin/python -m bench.micro_replay [--mib 256] [--case kill] [--save]
 
     kill      as a kill leaves it: the queues are written up to the last second, the index up to the last minute
     queues    the queues are lost, the index is there
     all       queues, index and checkpoint are lost: everything is rebuilt
 
-Wall time and processor time; the smaller of the rounds, for the neighbours on the machine come and go.
+With the compiled extension, and without it. Wall time and processor time; the smaller of the rounds, for the neighbours
+on the machine come and go. `--save` keeps the result in the tree. Exit code 1: more than `LIMIT_S_PER_GIB`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
+from bench.results import Result, Run
+from cometmq import compiled
 from cometmq.store.config import ASYNC_FLUSH, StoreConfig
 from cometmq.store.engine import Store
 from cometmq.wire.record import pack_host
 
+LATEST: Final = "replay/latest"
+LIMIT_S_PER_GIB: Final = 5.0
 HOST: Final = pack_host("127.0.0.1", 10911)
 CASES: Final = {"kill": (), "queues": ("consumequeue",), "all": ("consumequeue", "index", "checkpoint")}
 TURN: Final = 64
@@ -48,7 +56,8 @@ def fill(config: StoreConfig, size: int) -> int:
     return written
 
 
-def measure(size: int, case: str, rounds: int) -> dict[str, float | str]:
+def measure(size: int, case: str, rounds: int) -> dict[str, float]:
+    """Of one case, by the twins that this process has."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "store")
         config = StoreConfig(store_path_root_dir=str(root), flush_disk_type=ASYNC_FLUSH)
@@ -71,18 +80,47 @@ def measure(size: int, case: str, rounds: int) -> dict[str, float | str]:
             shutil.copytree(saved, root, dirs_exist_ok=True)
             shutil.rmtree(saved)
     gib = written / (1 << 30)
-    return {"case": case, "s_per_gib": round(min(wall) / gib, 2), "processor_s_per_gib": round(min(processor) / gib, 2)}
+    return {"s_per_gib": round(min(wall) / gib, 2), "processor_s_per_gib": round(min(processor) / gib, 2)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def measure_pure(size: int, case: str, rounds: int) -> dict[str, float]:
+    """The same in a process without the extension."""
+    call = (
+        f"import json; from bench.micro_replay import measure; print(json.dumps(measure({size}, {case!r}, {rounds})))"
+    )
+    environment = os.environ | {"COMETMQ_PURE": "1"}
+    done = subprocess.run([sys.executable, "-c", call], env=environment, capture_output=True, text=True, check=True)
+    return dict[str, float](json.loads(done.stdout))
+
+
+def misses(result: Result) -> list[str]:
+    """What takes too long."""
+    return [
+        f"{run.side}, {run.workload}: {run.values['s_per_gib']} s per GiB; {LIMIT_S_PER_GIB:g} are allowed"
+        for run in result.runs
+        if run.values["s_per_gib"] > LIMIT_S_PER_GIB
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="bench.micro_replay", description="Opening a store after a kill.")
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--case", choices=CASES, action="append")
     parser.add_argument("--rounds", type=int, default=2)
-    args = parser.parse_args()
+    parser.add_argument("--save", action="store_true", help=f"as bench/results/{LATEST}.json")
+    args = parser.parse_args(arguments)
+    result = Result.begin(LATEST, 0, args.rounds, {"mib": args.mib, "limit_s_per_gib": LIMIT_S_PER_GIB})
     for case in args.case or CASES:
-        print(json.dumps(measure(args.mib << 20, case, args.rounds)))
+        if compiled.twins is not None:
+            result.runs.append(Run("comet", 1, case, measure(args.mib << 20, case, args.rounds)))
+        result.runs.append(Run("pure", 1, case, measure_pure(args.mib << 20, case, args.rounds)))
+    if args.save:
+        result.save()
+    for run in result.runs:
+        print(run.side, run.workload, json.dumps(run.values))
+    print("\n".join(misses(result)) or "PASS")
+    return 1 if misses(result) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -46,6 +46,7 @@ FIGURES: Final = (
     _memory(FILES, "the store's files"),
     _memory(STREAM, "streaming read"),
     _memory(SINK, "sink"),
+    _memory(SINK_EXACTLY_ONCE, "sink, exactly once"),
 )
 BY_KEY: Final = {figure.key: figure for figure in FIGURES}
 

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.fault.harness import rows
@@ -25,6 +26,7 @@ from .exchange import broker_of, fill, messages_of, served
 pytestmark = pytest.mark.timeout(300)
 
 COUNT = 400
+SEGMENT = 1024 * 1024
 AWAIT_S = 120.0
 SLAVE = {"brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
 QUICK = {"haSendHeartbeatInterval": 500, "registerNameServerPeriod": 10_000}
@@ -58,8 +60,43 @@ def test_a_slave_of_the_other_kind_has_and_serves_the_same(
             slave.kill()
         master.kill()
     copied = log_of(tables).rstrip(b"\0")  # Java has its next file ready
-    assert len(copied) > 1024 * 1024, "more than one file"
+    assert len(copied) > SEGMENT, "more than one file"
     assert log_of(logs).startswith(copied)
+
+
+def test_an_empty_slave_of_a_java_master_has_its_last_file_only_and_says_so(tmp_path: Path, namesrv: list[str]) -> None:
+    logs, copy = tmp_path / "master", tmp_path / "slave"
+    name = {"brokerName": "long-led"}
+    with broker_of("java", tmp_path / "leading", logs, namesrv, **QUICK, **name) as master:
+        fill(master, 0, COUNT)
+        end = asyncio.run(end_of(master))
+        assert end > SEGMENT, "more than one file"
+        with broker_of("comet", tmp_path / "following", copy, namesrv, **QUICK, **name, **SLAVE) as slave:
+            until(lambda: asyncio.run(acknowledged_by_slave(master)) == end, "the slave has the end")
+            warned = [line for line in slave.output().splitlines() if "WARNING cometmq.ha" in line]
+            assert len(warned) == 1, warned
+            assert "is a Java one: as we are empty, it sends the last file of its log only" in warned[0]
+            slave.stop()
+    first = end - end % SEGMENT
+    assert [file.name for file in sorted((copy / "commitlog").iterdir())] == [f"{first:020}"]
+    assert log_of(copy)[: end - first] == log_of(logs)[first:end]
+
+
+async def end_of(master: BrokerProcess) -> int:
+    return int((await status_of(master))["masterCommitLogMaxOffset"])
+
+
+async def acknowledged_by_slave(master: BrokerProcess) -> int:
+    return max((int(slave["slaveAckOffset"]) for slave in (await status_of(master))["haConnectionInfo"]), default=-1)
+
+
+async def status_of(master: BrokerProcess) -> dict[str, Any]:
+    channel = await connect(master.addr)
+    try:
+        status: dict[str, Any] = fastjson.loads((await channel.call(GetBrokerHaStatus(), timeout_ms=10_000)).body)
+    finally:
+        channel.close()
+    return status
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -70,12 +107,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 async def follows(master: BrokerProcess) -> bool:
-    channel = await connect(master.addr)
-    try:
-        status = fastjson.loads((await channel.call(GetBrokerHaStatus(), timeout_ms=10_000)).body)
-    finally:
-        channel.close()
-    return any(slave["transferFromWhere"] >= 0 for slave in status["haConnectionInfo"])
+    return any(slave["transferFromWhere"] >= 0 for slave in (await status_of(master))["haConnectionInfo"])
 
 
 def tables_are_there(store: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import signal
 import subprocess
 import time
@@ -16,14 +17,19 @@ import pytest
 from tests.original.comet import comet_command
 from tests.original.ports import free_broker_port, free_port
 
-from cometmq import Message, Producer
+from cometmq import Message, Producer, Receipt, SendStatus
 from cometmq.cli import main
 from cometmq.net.pool import connect
+from cometmq.wire import fastjson
 from cometmq.wire.bodies.cluster import decode_cluster_info
+from cometmq.wire.record import decode_records
+from cometmq.wire.requests.consume import PullMessage
+from cometmq.wire.requests.ha import GetBrokerHaStatus
 from cometmq.wire.requests.namesrv import GetClusterInfo
 
 FOLDER = Path(__file__).parents[2] / "examples" / "deployments"
 DEADLINE_S = 60.0
+QUEUES = 8  # of a topic that is made by sending, at most
 FREE_PORTS = ("--namesrv-port", "0", "--broker-port", "0")
 
 
@@ -115,6 +121,26 @@ async def send_and_look(namesrvs: list[str], messages: int = 20) -> tuple[set[st
     return {receipt.broker_name for receipt in receipts}, known[0]
 
 
+async def have_followed(masters: list[str]) -> None:
+    """Until each master has its slave in sync."""
+    async with asyncio.timeout(DEADLINE_S):
+        for address in masters:
+            channel = await connect(address)
+            while not fastjson.loads((await channel.call(GetBrokerHaStatus())).body)["inSyncSlaveNums"]:  # noqa: ASYNC110 (another process has no event)
+                await asyncio.sleep(0.05)
+            channel.close()
+
+
+async def bodies_at(slave: str) -> list[bytes]:
+    channel = await connect(slave)
+    found: list[bytes] = []
+    for queue_id in range(QUEUES):
+        pull = PullMessage("look", "copied", queue_id, 0, 32, 4, 0, 0, 0, "*")
+        found += [record.body for record in decode_records((await channel.exchange(pull.command())).body)]
+    channel.close()
+    return found
+
+
 async def members_known_to(namesrv: str) -> dict[str, set[int]]:
     channel = await connect(namesrv)
     info = decode_cluster_info((await channel.call(GetClusterInfo())).body)
@@ -144,6 +170,59 @@ def test_it_starts_from_its_folder(name: str, tmp_path: Path) -> None:
         assert took == set(DEPLOYMENTS[name])
         assert "waits for nobody" not in server.said
         assert known == DEPLOYMENTS[name]
+        if 1 in known[A]:
+            slaves_have_what_was_acknowledged(server, at_once=name == "sync-double-write")
+
+
+def slaves_have_what_was_acknowledged(server: Running, *, at_once: bool) -> None:
+    addresses = {member: address for member, (address, _) in server.members.items()}
+    masters, slaves = ([addresses[one + end] for one in (A, B)] for end in ("", "-s"))
+    asyncio.run(have_followed(masters))
+
+    async def send() -> list[Receipt]:
+        async with Producer("deployments", namesrv=";".join(server.namesrvs)) as producer:
+            return [await producer.send(Message("copied", b"%d" % number)) for number in range(40)]
+
+    def copied() -> list[bytes]:
+        return [body for slave in slaves for body in asyncio.run(bodies_at(slave))]
+
+    receipts = asyncio.run(send())
+    assert {(receipt.broker_name, receipt.status) for receipt in receipts} == {(A, SendStatus.OK), (B, SendStatus.OK)}
+    if at_once:  # else the slaves may be a moment behind
+        for master in (A, B):
+            os.kill(server.members[master][1], signal.SIGKILL)
+    await_that(lambda: len(copied()) >= len(receipts), "the slaves have them")
+    assert sorted(copied()) == sorted(b"%d" % number for number in range(40))
+
+
+def test_a_name_server_may_die(tmp_path: Path) -> None:
+    folder = with_free_ports(FOLDER / "several-name-servers", tmp_path / "files")
+    with running(tmp_path / "data", "--deployment", str(folder)) as server:
+        first, second = server.namesrvs
+        asyncio.run(send_and_look([first, second]))
+        os.kill(server.members["namesrv-1"][1], signal.SIGKILL)
+        assert "was ended by SIGKILL; 2 others go on." in server.until("Start it again")
+
+        async def send_on() -> set[str]:
+            async with Producer("deployments", namesrv=f"{first};{second}") as producer:
+                sent = {(await producer.send(Message("deployed", b"x"))).broker_name}
+                await producer.send(Message("made-since", b"x"))  # a topic that only one of them can have
+            assert await members_known_to(second) == {A: {0}}
+            return sent
+
+        assert asyncio.run(send_on()) == {A}
+        os.kill(server.members[A][1], signal.SIGKILL)
+        server.until("1 other goes on.")
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with running(data, "--masters", "1", *FREE_PORTS):
+        before = {file.name: file.read_bytes() for file in data.glob("*.conf")}
+        done = run("--masters", "2", "--data", str(data), *FREE_PORTS)
+        assert done.returncode == 1
+        assert f"{data / A / 'lock'} is locked: a broker has this store open. Stop it first" in done.stderr
+        assert {file.name: file.read_bytes() for file in data.glob("*.conf")} == before
 
 
 def test_the_death_of_one_is_told_and_the_others_go_on(tmp_path: Path) -> None:
@@ -153,8 +232,23 @@ def test_the_death_of_one_is_told_and_the_others_go_on(tmp_path: Path) -> None:
         os.kill(server.members[B][1], signal.SIGKILL)
         told = server.until("Start it again")
         assert f"{B} (pid {server.members[B][1]}) was ended by SIGKILL; 3 others go on." in told
-        assert f"cometmq broker -c {data / B}.conf" in told
+        command = re.search(r"Start it again, in (.*): (.*)", told)
+        assert command is not None and command[1] == str(data)
+        assert command[2].partition("cometmq broker ")[2].startswith(f"-c {data / B}.conf -n ")
         assert "Traceback" not in told
+        again = subprocess.Popen(
+            [*comet_command(), *shlex.split(command[2])[1:]], cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        try:
+            assert again.stdout is not None
+            assert any(b"boot success" in line for line in again.stdout)
+        finally:
+            again.kill()
+            again.communicate()
+    assert (
+        f"Stopping 3 processes; a second Ctrl-C ends them at once.\nStopped. All that was acknowledged is in {data}\n"
+        in (server.said)
+    )
 
 
 def test_they_stop_when_the_starter_is_killed(tmp_path: Path) -> None:

@@ -42,3 +42,12 @@ def test_a_figure_is_that_of_a_result(figure: str, number: int) -> None:
     wanted = int(figure.split(" ")[0].replace(",", ""))
     found = [json.loads(path.read_text(encoding="utf-8")) for path in RESULTS if path.name[4:6] == f"{number:02d}"]
     assert any(one["full"] == wanted <= one["count"] and one["violations"] == 0 for one in found)
+
+
+@pytest.mark.parametrize("side", ["comet", "pure"])
+def test_the_time_of_a_replay_is_that_of_the_result(side: str) -> None:
+    runs = json.loads((ROOT / "bench" / "results" / "replay" / "latest.json").read_text(encoding="utf-8"))["runs"]
+    (took_s,) = (run["values"]["s_per_gib"] for run in runs if (run["side"], run["workload"]) == (side, "kill"))
+    words = "s for each GiB of 1 KiB messages" if side == "comet" else "s where the compiled extension is not built"
+    assert f"{took_s:.1f} {words}" in " ".join(TEXT.split())
+    assert all(run["values"]["s_per_gib"] <= 5 for run in runs)

@@ -10,104 +10,36 @@ import asyncio
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.interop.clients import client_jars
-from tests.original import CometBroker, CometNamesrv, JavaBroker
 from tests.original.cluster import Kind
 from tests.original.jars import VERSION
 from tests.original.process import BrokerProcess
 from tests.original.programs import java_program
 
 from cometmq import Decision, Message, Producer, PushConsumer, ReceivedMessage
-from cometmq.errors import CometError
 from cometmq.model import properties
-from cometmq.net.pool import Pool
 from cometmq.wire.codes import ResponseCode
 from cometmq.wire.record import decode_records
-from cometmq.wire.requests.admin import CreateTopic
-from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage, QueryConsumerOffset
+from cometmq.wire.requests.consume import GetMaxOffset, PullMessage, QueryConsumerOffset
 from cometmq.wire.requests.send import SendMessageV2
 
 from .harness.pair import progress
 from .harness.rows import share
+from .harness.two_masters import ACTING, QUEUES, TOPIC, A, B, Brokers, until
 
 pytestmark = pytest.mark.timeout(240)
 
 READER = Path(__file__).parent / "java" / "Reader.java"
-TOPIC, QUEUES = "read-on", 2
-A, B = "broker-a", "broker-b"
 READ_AHEAD = 16  # messages of a queue that a consumer may hold
-DEADLINE_S = 90.0
 ACTORS: list[tuple[Kind, Kind, str]] = [("comet", "comet", "SYNC_MASTER"), ("comet", "comet", "ASYNC_MASTER")]
 if share() is not None:
     ACTORS += [("java", "comet", "SYNC_MASTER"), ("comet", "java", "SYNC_MASTER")]
 HALF = {"TRAN_MSG": "true", "PGROUP": "askable"}
-CONF = {
-    "mappedFileSizeCommitLog": 16 << 20,
-    "maxHashSlotNum": 100,
-    "maxIndexNum": 1_000,
-    "slaveReadEnable": True,
-    "registerNameServerPeriod": 1_000,
-    "haSendHeartbeatInterval": 1_000,
-}
-ROLES: dict[str, dict[str, object]] = {
-    "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2},
-    "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
-}
-ACTING = {
-    "enableSlaveActingMaster": True,
-    "enableRemoteEscape": True,
-    "totalReplicas": 2,
-    "brokerHeartbeatInterval": 200,
-    "syncBrokerMemberGroupPeriod": 200,
-    "brokerNotActiveTimeoutMillis": 3_000,
-    "messageDelayLevel": "1s 6s",
-    "transactionCheckInterval": 500,
-    "transactionTimeOut": 500,
-}
-
-
-class Brokers:
-    """A master with its slave, and another master, as processes."""
-
-    def __init__(
-        self,
-        folder: Path,
-        running: ExitStack,
-        conf: Mapping[str, object] | None = None,
-        kinds: tuple[Kind, Kind] = ("comet", "comet"),
-        role: str = "SYNC_MASTER",
-    ) -> None:
-        self._conf = {**CONF, **(conf or {})}
-        acting = {"supportActingMaster": True, "notifyMinBrokerIdChanged": True, "scanNotActiveBrokerInterval": 200}
-        self.namesrv = CometNamesrv(folder / "namesrv", conf=acting)
-        running.callback(self.namesrv.kill)
-        self.namesrv.start()
-        self.master = self._start(running, folder / "a", A, ROLES[role], kinds[0])
-        self.slave = self._start(running, folder / "a-s", A, {"brokerRole": "SLAVE", "brokerId": 1}, kinds[1])
-        self.other = self._start(running, folder / "b", B, {})
-        self.pool = Pool()
-
-    def _start(
-        self, running: ExitStack, folder: Path, name: str, conf: dict[str, object], kind: Kind = "comet"
-    ) -> BrokerProcess:
-        make = CometBroker if kind == "comet" else JavaBroker
-        broker = make(folder, [self.namesrv.addr], conf={**self._conf, **conf}, name=name)
-        running.callback(broker.kill)
-        return broker.start()
-
-    async def offset(self, broker: BrokerProcess, request: GetMaxOffset | QueryConsumerOffset) -> int:
-        channel = await self.pool.channel(broker.addr)
-        return OffsetReply.read((await channel.call(request)).ext).offset
-
-    async def make_topic(self) -> None:
-        for broker in (self.master, self.other):
-            channel = await self.pool.channel(broker.addr)
-            await channel.call(CreateTopic(TOPIC, QUEUES, QUEUES, 6, "SINGLE_TAG"))
 
 
 @asynccontextmanager
@@ -133,19 +65,6 @@ async def java_reader(namesrv: str, group: str, heard: Counter[str]) -> AsyncIte
             running.kill()
             await running.wait()
         await reading
-
-
-async def until(holds: Callable[[], Awaitable[bool] | bool], what: str) -> None:
-    deadline = asyncio.get_running_loop().time() + DEADLINE_S
-    while True:
-        try:
-            done = holds()
-            if done if isinstance(done, bool) else await done:
-                return
-        except CometError:
-            pass
-        assert asyncio.get_running_loop().time() < deadline, what
-        await asyncio.sleep(0.05)
 
 
 async def send(producer: Producer, names: range) -> dict[str, str]:

@@ -34,7 +34,7 @@ FILE_SIZE = 16 << 10
 MESSAGES = 600
 BODY_AT = 88  # in a record with v4 hosts
 FILLER_HEAD = 8  # its size and its mark; what follows has no meaning
-SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": FILE_SIZE, "flush_disk_type": "ASYNC_FLUSH"}
+SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": FILE_SIZE, "flush_disk_type": "SYNC_FLUSH"}
 
 
 class MasterLog:

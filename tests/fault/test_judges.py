@@ -12,17 +12,18 @@ import pytest
 from cometmq.store.engine import Store
 from cometmq.wire.record import Record, decode_record
 
-from . import test_clock_jumps
 from .harness import capabilities, delayed
 from .harness.crash_disk import CrashDisk
 from .harness.damage import Victim, kill_a_store
+from .harness.heard import Heard
+from .harness.jumping import WallClock
+from .harness.keys import wrongly_found
 from .harness.ledger import Found, Ledger, digest_of
 from .harness.rows import Row
 from .harness.workload import Workload
-from .test_clock_jumps import Waiting
+from .test_clock_jumps_under_load import Later, Waiting, wrong_times
 from .test_damaged_files import flip, tear
 from .test_ha_stream import MasterLog
-from .test_mixed_stores import wrongly_found
 
 QUEUE = ("T", 0)
 
@@ -93,8 +94,41 @@ def test_a_disk_that_lies_is_caught(quick_folder: Path, disk_kind: type[CrashDis
 
 def test_a_violation_fails_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAULT_SHARE", raising=False)  # no result of this
-    with pytest.raises(AssertionError, match="FAULT_SEED"), Row(0, "of nothing", trimmed=1, full=1) as row:
+    with (
+        pytest.raises(AssertionError, match="FAULT_SHARE= FAULT_SEED="),
+        Row(0, "of nothing", trimmed=1, full=1) as row,
+    ):
         row.violations.append("something is lost")
+
+
+@pytest.mark.parametrize(
+    ("times", "may"),
+    [
+        ([(10.0, 1)], True),
+        ([(10.0, 1), (90.0, 2)], True),  # the first died soon after, and the second was late
+        ([(9.0, 1), (90.0, 2)], False),
+        ([(10.0, 2), (14.0, 3)], True),  # both live: the queue went from one to the other
+        ([(10.0, 2), (16.0, 3)], False),
+        ([(2.0, 1), (6.0, 2)], True),  # that the first died later has nothing to do with it
+        ([(10.0, 1), (20.0, 2), (21.0, 3)], True),
+        ([(10.0, 1), (20.0, 2), (26.0, 3)], False),
+    ],
+)
+def test_what_may_come_again(monkeypatch: pytest.MonkeyPatch, times: list[tuple[float, int]], *, may: bool) -> None:
+    monkeypatch.delenv("FAULT_SHARE", raising=False)  # no result of this
+    heard = Heard({1: 14.5})
+    heard.times["m"] = times[::-1]
+    row = Row(0, "of nothing", trimmed=1, full=1)
+    heard.judge(row)
+    assert (not row.violations) == may
+    assert row.numbers["again_after_deaths"] + row.numbers["again_as_queues_moved"] == len(times) - 1
+
+
+def test_what_is_chosen_for_one_hangs_on_no_other() -> None:
+    row, again = (Row(0, "of several at a time", trimmed=2, full=2) for _ in range(2))
+    one, other = row.chance_of(0).random(), row.chance_of(1).random()
+    assert (again.chance_of(1).random(), again.chance_of(0).random()) == (other, one)
+    assert one != other
 
 
 def test_what_is_missing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +242,17 @@ def test_a_clock_that_lets_messages_come_early_or_twice_is_seen(quick_folder: Pa
     now_ms, now_s = 1_700_000_000_000, time.monotonic()
     record = a_record(quick_folder, b"one", now_ms)
 
-    def faults(found: list[Record], early_ms: int, early_s: float) -> list[str]:
-        return test_clock_jumps.judge(found, {"one": Waiting(now_ms + early_ms, now_s + early_s)})
+    def faults(found: list[Record], early_s: float, waits_s: float) -> list[str]:
+        waiting = {"one": Waiting(now_ms + int(early_s * 1000), now_s + waits_s)}
+        return Later(WallClock(quick_folder / "ahead"), waiting).judge(found)
 
-    assert faults([record], 0, 0) == faults([record], 5_000, -1) == faults([record], -5_000, 60) == []
-    assert len(faults([record], 5_000, 60)) == 1
+    assert faults([record], 0, 0) == faults([record], 60, -1) == faults([record], -60, 60) == []
+    assert len(faults([record], 60, 60)) == 1
     assert len(faults([record, record], 0, 0)) == 1
+
+
+def test_store_times_that_fall_are_seen(quick_folder: Path) -> None:
+    times = (5_000, 5_000, 7_000)
+    records = [replace(a_record(quick_folder, b"", ms), physical_offset=at) for at, ms in enumerate(times)]
+    assert wrong_times(records) == []
+    assert len(wrong_times([*records, replace(records[0], physical_offset=3)])) == 1

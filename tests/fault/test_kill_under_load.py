@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from .harness.ledger import Ledger
-from .harness.restarting import start_again
+from .harness.restarting import perhaps_killed_while_starting, start_again
 from .harness.rows import Row, share
 from .harness.traffic import Traffic
 from .harness.warm import WarmBroker
@@ -24,7 +24,6 @@ from .harness.warm import WarmBroker
 pytestmark = pytest.mark.timeout(300)
 
 RATE_MIN = 500
-STARTING_S = 0.2  # so long it recovers and opens its port
 SLEEPERS = 2 if share() is None else 8
 FOLDER_KILLS = 50  # then all is read once more, and a new folder is begun
 CONF = {
@@ -47,11 +46,7 @@ async def test_kills_under_load(tmp_path: Path, flush: str, trimmed: int, full: 
             async with traffic.flowing(broker.addr):
                 await asyncio.sleep(row.chance.uniform(0.02, 0.8))
                 broker.kill()
-            if row.chance.random() < 0.25:
-                broker.launch()
-                await asyncio.sleep(row.chance.uniform(0, STARTING_S))
-                broker.kill()
-                row.add(kills_while_starting=1)
+            await perhaps_killed_while_starting(broker, row, row.chance)
             starts.append(start_again(broker, row))
             last = number + 1 == row.count or (number + 1) % FOLDER_KILLS == 0
             row.violations += [f"kill {number}: {fault}" for fault in await traffic.check(broker.addr, whole=last)]
@@ -82,10 +77,11 @@ async def pause(row: Row, numbers: Iterator[int], folder: Path, flush: str) -> N
     broker, traffic = begin(folder, flush)
     longest_s = 1.5 if share() is None else 20
     for number in numbers:
+        chance = row.chance_of(number)
         async with traffic.flowing(broker.addr):
-            await asyncio.sleep(row.chance.uniform(0.05, 0.5))
+            await asyncio.sleep(chance.uniform(0.05, 0.5))
             os.kill(broker.pid, signal.SIGSTOP)
-            await asyncio.sleep(row.chance.uniform(1, longest_s))
+            await asyncio.sleep(chance.uniform(1, longest_s))
             os.kill(broker.pid, signal.SIGCONT)
             answered = traffic.acknowledged
             async with asyncio.timeout(60):

@@ -25,7 +25,12 @@ from cometmq.wire.requests.send import SendMessageV2
 pytestmark = pytest.mark.timeout(180)
 
 SEGMENT_SIZE = 1 << 16
-CONF = {"mappedFileSizeCommitLog": SEGMENT_SIZE, "maxHashSlotNum": 100, "maxIndexNum": 1000}
+CONF = {
+    "mappedFileSizeCommitLog": SEGMENT_SIZE,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 1000,
+    "flushIntervalConsumeQueue": 50,
+}
 TOPIC, COUNT = "ends", 24
 BODY_SIZE = 10_000
 TIMEOUT_MS = 20_000
@@ -90,7 +95,6 @@ def content(store: Path) -> dict[str, bytes]:
 
 CASES: dict[str, tuple[bool, Callable[[Path], None]]] = {
     "killed, the message before the last": (False, lambda store: flip(store, COUNT - 2)),
-    "killed, the last message": (False, lambda store: flip(store, COUNT - 1)),
     "stopped, the last message": (True, lambda store: flip(store, COUNT - 1)),
     "stopped, the last files": (True, lose_last_files),
 }

@@ -15,15 +15,11 @@ import pytest
 from tests.original import CometBroker
 
 from .harness.ledger import SEND_OK, Found, Ledger, Queue
-from .harness.pair import CONF, DEADLINE_S, caught_up, held, start_pair
+from .harness.pair import CONF, DEADLINE_S, ROLES, caught_up, held, start_pair
 from .harness.traffic import Traffic
 
 pytestmark = pytest.mark.timeout(180)
 
-ROLES: dict[str, dict[str, object]] = {
-    "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
-    "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 300},
-}
 ALONE = 100  # messages that the master stores without its slave
 
 

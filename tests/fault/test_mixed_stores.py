@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import pytest
 from tests.differential.exchange import (
-    QUERIES_AT_ONCE,
     Served,
     await_offsets_on_disk,
     broker_of,
@@ -26,15 +25,11 @@ from tests.differential.exchange import (
 )
 from tests.original import BrokerProcess, CometNamesrv
 
-from cometmq.net.pool import connect
-from cometmq.wire.codes import ResponseCode
-from cometmq.wire.record import decode_records
-from cometmq.wire.requests.query import QueryMessage
-
 from .harness import delayed
-from .harness.ledger import SEND_OK, Ledger
+from .harness.keys import wrong_keys
+from .harness.ledger import Ledger
 from .harness.rows import Row, share
-from .harness.traffic import TIMEOUT_MS, Traffic
+from .harness.traffic import Traffic
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -106,7 +101,7 @@ def pass_on(fixture: Fixture, folder: Path, namesrv: list[str], row: Row) -> lis
                 now = served(broker, messages_of(count))
                 found = [*replace(before, by_key={}).differences(now), *now.wrong_searches(again=again)]
                 found += asyncio.run(traffic.check(broker.addr))
-                found += asyncio.run(wrong_keys(broker, traffic, again=again))
+                found += asyncio.run(wrong_keys(broker.addr, traffic, again=again))
                 found += asyncio.run(later.check(broker.addr))
                 faults += [f"{kind}: {fault}" for fault in found]
             if stop is not None:
@@ -136,30 +131,3 @@ async def stop_under_load(
             broker.kill()
     if stop == "clean":
         broker.stop()
-
-
-async def wrong_keys(broker: BrokerProcess, traffic: Traffic, *, again: int) -> list[str]:
-    """What was acknowledged is found by its key, each message once, but for so many that may be found `again`."""
-    names = [name for name, promise in traffic.ledger.promised.items() if promise.status == SEND_OK]
-    channel = await connect(broker.addr, timeout_ms=TIMEOUT_MS)
-
-    async def bodies_of(name: str) -> list[str]:
-        query = QueryMessage(topic=traffic.topic, key=name, max_num=8, begin_timestamp=0, end_timestamp=1 << 42)
-        answer = await channel.exchange(query.command(), timeout_ms=TIMEOUT_MS)
-        found = decode_records(bytes(answer.body)) if answer.code == ResponseCode.SUCCESS else []
-        return [record.body.split(b".")[0].decode() for record in found]
-
-    found: dict[str, list[str]] = {}
-    for first in range(0, len(names), QUERIES_AT_ONCE):
-        some = names[first : first + QUERIES_AT_ONCE]
-        found.update(zip(some, await asyncio.gather(*map(bodies_of, some)), strict=True))
-    channel.close()
-    return wrongly_found(found, again=again)
-
-
-def wrongly_found(found: dict[str, list[str]], *, again: int) -> list[str]:
-    """Of the bodies that each name has found."""
-    faults = [f"{name} finds {bodies}" for name, bodies in found.items() if set(bodies) != {name}]
-    twice = [name for name, bodies in found.items() if bodies == [name, name]]
-    more = [name for name, bodies in found.items() if len(bodies) > 2]
-    return faults + [f"{name} is found more than once" for name in [*twice[again:], *more]]

@@ -17,16 +17,12 @@ import pytest
 from tests.original import CometBroker
 
 from .harness.ledger import Ledger
-from .harness.pair import caught_up, held, start_pair
+from .harness.pair import ROLES, caught_up, lost_at, start_pair, unequal
 from .harness.rows import Row, share
 from .harness.traffic import Traffic
 
 pytestmark = pytest.mark.timeout(240)
 
-ROLES: dict[str, dict[str, object]] = {
-    "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 500},
-    "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
-}
 LONGEST_S, PAIRS = (1.5, 1) if share() is None else (60, 4)  # pairs at a time
 LIFE_PAUSES = 4  # of a pair; after each everything is read
 
@@ -58,40 +54,25 @@ async def live(row: Row, lives: Iterator[int], folder: Path, role: str) -> None:
                     await traffic.grows()
                     master.kill()
                 row.violations += [f"the slave of {first} alone: {fault}" for fault in await lost_at(slave, traffic)]
+            row.violations += [f"pair {first}: {fault}" for fault in await unequal(master, slave)]
             slave.kill()
             master.kill()
-            row.violations += [f"pair {first}: {fault}" for fault in unequal(master, slave)]
             traffic.ledger.close()
             row.add(sent=traffic.sent, acknowledged=traffic.acknowledged, **counted(traffic))
 
 
 async def pause(row: Row, number: int, master: CometBroker, slave: CometBroker, traffic: Traffic) -> None:
-    paused = (slave, master)[number % 2]
+    paused, chance = (slave, master)[number % 2], row.chance_of(number)
     async with traffic.flowing(master.addr):
         await traffic.grows()
-        await asyncio.sleep(row.chance.uniform(0, 0.5))
+        await asyncio.sleep(chance.uniform(0, 0.5))
         os.kill(paused.pid, signal.SIGSTOP)
-        await asyncio.sleep(LONGEST_S ** row.chance.random())  # from a second on; as many short ones as long ones
+        await asyncio.sleep(LONGEST_S ** chance.random())  # from a second on; as many short ones as long ones
         os.kill(paused.pid, signal.SIGCONT)
         await traffic.grows()
     row.violations += [f"pause {number}, master: {fault}" for fault in await traffic.check(master.addr)]
     await caught_up(master, slave)
     row.violations += [f"pause {number}, slave: {fault}" for fault in await traffic.check(slave.addr)]
-
-
-async def lost_at(slave: CometBroker, traffic: Traffic) -> list[str]:
-    """What was acknowledged and is not at the slave; others may be missing there."""
-    return [fault for fault in traffic.ledger.check(await held(slave, traffic)) if not fault.startswith("I5")]
-
-
-def unequal(master: CometBroker, slave: CometBroker) -> list[str]:
-    """Files of the slave's log that are not a beginning of the master's, up to where they hold anything."""
-    faults: list[str] = []
-    for path in sorted((slave.store / "commitlog").iterdir()):
-        ours = path.read_bytes().rstrip(b"\0")
-        if ours != (master.store / "commitlog" / path.name).read_bytes()[: len(ours)]:
-            faults.append(f"{path.name} of the slave is not the beginning of the master's")
-    return faults
 
 
 def counted(traffic: Traffic) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Row 25: a broker process is killed again and again while transactions begin, end and are checked.
 
 Whatever the kill interrupts, what the producer has decided happens: each committed message is seen once, a rolled back
-one never, and no half message is ever seen. Delay levels and timers have tests of their own beside this one.
+one never, and no half message is ever seen. Transactions that nobody ends, delay levels and timers have tests of their
+own beside this one.
 """
 
 from __future__ import annotations
@@ -96,9 +97,9 @@ async def kill_again_and_again(row: Row, firsts: Iterator[int], folder: Path, fl
         if row.violations:
             return
         with WarmBroker(folder / str(first), [], flush=flush, conf=CONF) as broker:
-            trader = Trader()
+            trader, chance = Trader(), row.chance_of(first)
             for kill in range(first, min(first + FOLDER_KILLS, row.count)):
-                await trade_and_kill(broker, trader, row.chance.uniform(0.05, 1.0))
+                await trade_and_kill(broker, trader, chance.uniform(0.05, 1.0))
                 await asyncio.to_thread(start_again, broker, row)
                 row.violations += [f"kill {kill}: {fault}" for fault in await look(broker, trader)]
                 row.step()

@@ -1,5 +1,7 @@
 """The timer against a dictionary in memory, with kills at every point: none early, none lost, none twice.
 
+The clock may be set back, before a kill or after it.
+
 Store, stage, wheel, timer log and checkpoint are the real ones; the steps say when bytes of the log are written,
 flushed and made visible, and when the progress is saved, so that a kill can come between any two of them, and in the
 middle of a turn of the timer. The window of the wheel is small, so that messages are rolled.
@@ -67,6 +69,7 @@ class TimerMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.root = Path(self.folder.name)
         self.clock = HandClock()
+        self.latest_ms = 0  # at which the clock was set back
         self.due_ms: dict[str, int] = {}  # of all that was written
         self.slots: dict[str, int] = {}
         self.unwritten: dict[str, int] = {}
@@ -88,7 +91,7 @@ class TimerMachine(RuleBasedStateMachine):
             self.clock,
             flush_disk_type=self.flush,
             timer_roll_window_slot=WINDOW_SLOTS,
-            timer_max_delay_sec=60,
+            timer_max_delay_sec=600,
         )
         root = self.store.config.store_path_root_dir
         self.turns = Turns()
@@ -134,10 +137,19 @@ class TimerMachine(RuleBasedStateMachine):
             self.slots[name] = int(found[properties.TIMER_OUT_MS])
         self.end_turn(turn)
 
-    @precondition(lambda self: any(slot_ms >= self.clock.ms for slot_ms in self.slots.values()))
+    @rule(ms=STEPS_MS)
+    def set_clock_back(self, ms: int) -> None:
+        self.latest_ms = max(self.latest_ms, self.clock.ms)
+        self.clock.ms -= ms
+
+    def waiting(self) -> list[str]:
+        """What cannot have been delivered yet."""
+        return [name for name, slot_ms in self.slots.items() if slot_ms >= max(self.clock.ms, self.latest_ms)]
+
+    @precondition(lambda self: self.waiting())
     @rule(data=st.data(), turn=TURN)
     def recall(self, data: st.DataObject, turn: str) -> None:
-        name = data.draw(st.sampled_from([name for name in self.slots if self.slots[name] >= self.clock.ms]))
+        name = data.draw(st.sampled_from(self.waiting()))
         found = {
             properties.UNIQ_KEY: name,
             properties.TIMER_DEL_UNIQKEY: name,
@@ -246,6 +258,7 @@ class TimerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "store"):
             self.end_turn("whole")
+            self.clock.ms = max(self.clock.ms, self.latest_ms)
             for _ in range(40):
                 self.turn(2_000, "whole")
             found = {name for name, _ in self.delivered()}
@@ -277,4 +290,31 @@ def test_a_full_disk_delays_and_nothing_more(monkeypatch: pytest.MonkeyPatch) ->
     machine.turn(50, "whole")  # what came late onto the wheel is in the next strip
     assert len(machine.delivered()) == 20
     machine.kill(saved=True)
+    machine.teardown()
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("half", [False, True])
+def test_a_start_on_a_clock_that_was_set_back(*, saved: bool, half: bool) -> None:
+    """What was delivered by the later time is not delivered again when that time comes back."""
+    machine = TimerMachine()
+    machine.open(ASYNC_FLUSH)
+    machine.send(1_500, 20, properties.TIMER_DELAY_MS, "whole")
+    machine.turn(1_000, "whole")
+    machine.turn(49, "whole")
+    if half:
+        machine.kill_in_turn(1_000, 3, "written")
+        assert 0 < len(machine.delivered()) < 20
+    else:
+        machine.turn(3_500, "whole")
+        machine.turn(50, "whole")
+        assert len(machine.delivered()) == 20
+    machine.set_clock_back(20_000)
+    machine.turn(1, "whole")
+    machine.kill(saved=saved)
+    machine.send(1_500, 20, properties.TIMER_DELAY_MS, "whole")
+    for _ in range(2):
+        machine.turn(1, "whole")
+        machine.turn(1, "whole")
+        machine.kill(saved=saved)
     machine.teardown()

@@ -265,7 +265,10 @@ class TransactionMachine(RuleBasedStateMachine):
                 assert ended == Ended.OTHERWISE
                 self.refused(copy, verdict)
 
-    @rule(ms=st.sampled_from([1, 2_000, 7_000, 61_000, 601_000]), dies=st.sampled_from([None, None, 0, 1, 2, 3, 7]))
+    @rule(
+        ms=st.sampled_from([1, 2_000, 7_000, 61_000, 601_000, 1_300_000]),
+        dies=st.sampled_from([None, None, 0, 1, 2, 3, 7]),
+    )
     def check(self, ms: int, dies: int | None) -> None:
         self.clock.ms += ms
         self.messages.fuse = dies

@@ -24,15 +24,21 @@ from cometmq.spark.pipelines.project import init_project, ready_file
 
 pytestmark = [pytest.mark.usefixtures("tables"), pytest.mark.timeout(900)]
 
-GOOD, BAD = 300, 7
+GOOD = 300
+MISFITS = sorted(
+    ["no json", " ", "\n\n", "null", '{"id":3}{"id":4}', '{"id":5} garbage', '{"id":6},{"id":7}', '{"id":8}] x']
+)
+BAD = len(MISFITS)
 WITHOUT_DERBY = ("--set", "spark.sql.catalogImplementation=in-memory")  # which takes seconds to start
 
 
 def send(server: Server, topic: str, bodies: list[str], tags: str = "t") -> None:
+    """Messages whose keys are their numbers."""
+
     async def run() -> None:
         async with Producer("pipeline-tests", namesrv=server.namesrv) as producer:
-            for body in bodies:
-                await producer.send(Message(topic, body.encode(), tags=tags))
+            for number, body in enumerate(bodies):
+                await producer.send(Message(topic, body.encode(), tags=tags, keys=[f"key-{number}"]))
 
     asyncio.run(run())
 
@@ -47,28 +53,33 @@ def run_well(where: str, *arguments: object) -> subprocess.CompletedProcess[str]
     return ended
 
 
-def test_three_ready_made_pipelines_in_one_run(
-    comet: Server, spark: SparkSession, connect: str, tmp_path: Path
-) -> None:
-    topic, counted, dead = (comet.topic(queues=2) for _ in range(3))
+def test_four_ready_made_pipelines_in_one_run(comet: Server, spark: SparkSession, connect: str, tmp_path: Path) -> None:
+    topic, counted, dead, left, right = (comet.topic(queues=2) for _ in range(5))
+    send(comet, left, [f"left {number}" for number in range(20)])
+    send(comet, right, [f"right {number}" for number in range(5)])
     send(comet, topic, [json.dumps({"id": number, "amount": number / 2}) for number in range(GOOD)])
     time.sleep(1.1)  # into the next second, which closes the window of the first
-    send(comet, topic, [f"no json {number}" for number in range(BAD)])
+    send(comet, topic, MISFITS)
     settings = {"namesrv": comet.namesrv, "topic": topic, "into": counted, "window": "1 second", "late": "0 seconds"}
     archive = tmp_path / "archive"
     settings |= {"schema": "id BIGINT, amount DOUBLE", "deadLetters": dead, "path": str(archive)}
-    folder = tmp_path / "three"
+    settings |= {"left": left, "right": right, "within": "10 minutes", "maxOffsetsPerTrigger": "200"}
+    folder = tmp_path / "four"
     init_project(str(folder), "archive", {f"cometmq.{key}": value for key, value in settings.items()})
-    for name in ("counts", "typed"):
+    for name in ("counts", "typed", "join"):
         (folder / "transformations" / f"{name}.py").write_text(ready_file(name).read_text())
 
     ended = run_well(connect, folder)
     assert "archive" in ended.stdout and "completed" in ended.stdout
     assert pyarrow.parquet.read_table(archive).num_rows == GOOD + BAD
     assert len(list(archive.glob("date=*"))) in (1, 2)  # it may be midnight
+    batches = {path.name.rsplit("-", 2)[1] for path in archive.glob("date=*/*.parquet")}
+    assert batches == {"0", "1"}, "of 200 rows at most"
     typed = spark.table("typed").collect()
     assert sorted((row["id"], row["amount"]) for row in typed) == [(number, number / 2) for number in range(GOOD)]
-    assert bodies_in(comet, subscribe=dead) == [f"no json {number}" for number in range(BAD)]
+    assert bodies_in(comet, subscribe=dead) == MISFITS
+    pairs = {(row.left_body, row.right_body) for row in spark.table("joined").collect()}
+    assert pairs == {(f"left {number}", f"right {number}") for number in range(5)}
     windows = [json.loads(line) for line in bodies_in(comet, subscribe=counted)]
     assert GOOD <= sum(window["messages"] for window in windows) <= GOOD + BAD
 
@@ -98,7 +109,9 @@ def bury(server: Server, topic: str, group: str, letters: dict[str, str]) -> Non
         consumer.subscribe(topic, fail)
         async with consumer, Producer("pipeline-tests", namesrv=server.namesrv) as producer:
             for body, tags in letters.items():
-                await producer.send(Message(topic, body.encode(), tags=tags, properties={"own": body}))
+                await producer.send(
+                    Message(topic, body.encode(), tags=tags, properties={"own": body}, sharding_key=f"shard {body}")
+                )
             await done.wait()
 
     asyncio.run(run())
@@ -137,36 +150,74 @@ def test_dead_letters_name_the_topic_they_came_from(server: Server) -> None:
 def test_chosen_dead_letters_are_sent_again_once(
     comet: Server, spark: SparkSession, connect: str, tmp_path: Path
 ) -> None:
+    """First they are looked at, which sends nothing; a condition reaches all that no earlier one has chosen."""
     topic, group = comet.topic(queues=1), "billing"
     bury(comet, topic, group, {"1": "paid", "2": "paid", "3": "lost"})
     bury_popped(comet, topic, group, "4", "paid")
     triage = ("triage", "--set", f"namesrv={comet.namesrv}", "--set", f"group={group}", "--state", tmp_path / "state")
-    chosen = (*triage, "--set", "replay=tags = 'paid'")
-    run_well(connect, *chosen)
-    assert bodies_in(comet, subscribe=topic) == ["1", "1", "2", "2", "3", "4", "4"]
+    run_well(connect, *triage)
+    assert len(bodies_in(comet, subscribe=topic)) == 4
     assert {(row.origin, row.tags, row.messages) for row in spark.table("by_reason").collect()} == {
         (topic, "paid", 3),
         (topic, "lost", 1),
     }
+
+    run_well(connect, *triage, "--set", "replay=tags = 'paid'")
+    assert bodies_in(comet, subscribe=topic) == ["1", "1", "2", "2", "3", "4", "4"]
     again = [row for row in read_all(comet.options(subscribe=topic)).to_pylist() if row["offset"] > 3]
-    assert [(row["tags"], dict(row["properties"])["own"]) for row in again] == [("paid", body) for body in "124"]
-    assert not {"RETRY_TOPIC", "DELAY", "ORIGIN_MESSAGE_ID"} & set(dict(again[0]["properties"]))
+    found = {row["tags"] + dict(row["properties"])["own"]: dict(row["properties"]) for row in again}
+    assert found.keys() == {"paid1", "paid2", "paid4"}
+    assert found["paid1"]["__SHARDINGKEY"] == "shard 1"
+    assert not {"RETRY_TOPIC", "DELAY", "ORIGIN_MESSAGE_ID"} & set(found["paid1"])
     assert again[0]["reconsume_times"] == 0
 
-    run_well(connect, *chosen)
-    assert len(bodies_in(comet, subscribe=topic)) == 7, "what was sent again is not sent once more"
+    run_well(connect, *triage, "--set", "replay=tags IN ('paid', 'lost')")
+    assert bodies_in(comet, subscribe=topic) == ["1", "1", "2", "2", "3", "3", "4", "4"]
     assert spark.table("dead_letters").count() == 4
+
+
+FAILING = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+spark = SparkSession.active()
+
+
+@udf("string")
+def fail(body):
+    raise ValueError(f"no body is {len(body)} long")
+
+
+@dp.table
+def failing():
+    topic = spark.readStream.format("rocketmq").option("namesrvAddr", spark.conf.get("cometmq.namesrv"))
+    topic = topic.option("subscribe", spark.conf.get("cometmq.topic")).option("startingOffsets", "earliest")
+    return topic.load().select(fail("body").alias("text"))
+"""
 
 
 def test_faults_point_to_file_and_line(comet: Server, connect: str, tmp_path: Path) -> None:
     folder = tmp_path / "wrong"
-    init_project(str(folder), None, {"cometmq.namesrv": comet.namesrv, "cometmq.topic": comet.topic()})
+    topic = comet.topic()
+    init_project(str(folder), None, {"cometmq.namesrv": comet.namesrv, "cometmq.topic": topic})
     file = folder / "transformations" / "messages_by_tag.sql"
     file.write_text("-- a view\nCREATE MATERIALIZED VIEW by_tag AS SELECT count(*) FROM mesages\n")
     ended = pipeline(connect, "validate", folder)
     assert ended.returncode == 1
     assert f"{file}:2: [TABLE_OR_VIEW_NOT_FOUND]" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+    (folder / "transformations" / "messages.py").unlink()
+    file.unlink()
+    file = folder / "transformations" / "failing.py"
+    file.write_text(FAILING)
+    send(comet, topic, ["12345"])
+    ended = pipeline(connect, "run", folder)
+    assert ended.returncode == 1
+    line = FAILING.split("\n").index('    raise ValueError(f"no body is {len(body)} long")') + 1
+    assert ended.stderr.endswith(f"{file}:{line}: ValueError: no body is 5 long\n")
+    assert ended.stderr.count("failing: failed") == 1, "it would fail again"
 
 
 def test_a_run_on_a_cluster_of_two_workers(comet: Server, tmp_path: Path) -> None:

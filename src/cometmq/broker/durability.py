@@ -85,7 +85,7 @@ class Durability:
         self._dispatched: asyncio.Future[None] | None = None  # told of the next dispatch, or that there is none
         self._flushing: asyncio.Future[int] | None = None
         self._safe_offset = store.flushed_offset  # released and dispatched; maintenance may have flushed more
-        self._last_flush = self._loop.time()
+        self._flush_began = self._loop.time()
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._interval_s, self._tick)
         self.last_write_s = 0.0
         self.write_times = WriteTimes()
@@ -284,12 +284,12 @@ class Durability:
 
     def _start_flush(self) -> None:
         if self._flushing is None and self._store.written_offset > self._safe_offset:
+            self._flush_began = self._loop.time()
             self._flushing = self._loop.run_in_executor(self._thread, self._store.flush_log)
             self._flushing.add_done_callback(self._flushed)
 
     def _flushed(self, done: asyncio.Future[int]) -> None:
         self._flushing = None
-        self._last_flush = self._loop.time()
         if done.cancelled():
             return
         fault = done.exception()
@@ -320,15 +320,14 @@ class Durability:
         self._loop.call_soon(self._dispatch)
 
     def _tick(self) -> None:
-        """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long."""
+        """Every half second: the flush of ASYNC_FLUSH, and the calls that have waited too long.
+
+        What the flush before did not take waits no longer than the thorough interval: the next tick would be too late.
+        """
         now = self._loop.time()
         dirty = self._store.written_offset - self._safe_offset
-        if (
-            not self._sync
-            and self._store.writable
-            and dirty
-            and (dirty >= self._least_bytes or now - self._last_flush >= self._thorough_s)
-        ):
+        late = now - self._flush_began > self._thorough_s - self._interval_s
+        if not self._sync and self._store.writable and dirty and (late or dirty >= self._least_bytes):
             self._start_flush()
         self._give_up_waiting(now)
         self._timer = self._loop.call_later(self._interval_s, self._tick)

@@ -120,11 +120,11 @@ class Offsets(Saved):
         return {key[: -len(suffix)] for key in self._offsets if key.endswith(suffix)}
 
     def follow(self, body: bytes) -> None:
-        """Take the offsets that the master has; what only this broker has stays, and what is ahead of the master's
-        because it was committed here."""
+        """Have the offsets that the master has, and what is ahead of them because it was committed here."""
         rows, version = read_table(body, "offsetTable")
         taken = {key: whole_rows(queues) for key, queues in rows.items()}
         self._keep_ahead(taken)
+        self._remove([key for key in self._offsets if key not in taken])
         changed = {key: queues for key, queues in taken.items() if self._offsets.get(key) != queues}
         if changed:
             self._offsets.update(changed)
@@ -200,6 +200,9 @@ class Offsets(Saved):
         self._remove([key for key in {**self._offsets, **self._pulled, **self._resets} if key.endswith(suffix)])
 
     def _remove(self, keys: list[str]) -> None:
+        if self.committed_here:
+            doomed = frozenset(keys)
+            self.committed_here = {at: offset for at, offset in self.committed_here.items() if at[0] not in doomed}
         for key in keys:
             self._pulled.pop(key, None)
             self._resets.pop(key, None)

@@ -19,12 +19,14 @@ from cometmq.wire.schema import Header
 
 
 class Replicated(NamedTuple):
-    """One table; `often` for one that is asked for every few seconds."""
+    """One table; `often` for one that is asked for every few seconds, `of_the_log` for one that says how far something
+    in the log is: it means nothing to a slave whose log does not reach as far."""
 
     name: str
     request: Header
     take: Callable[[bytes], None]
     often: bool = False
+    of_the_log: bool = False
 
 
 def read_table(body: bytes, key: str) -> tuple[dict[str, Any], DataVersion | None]:

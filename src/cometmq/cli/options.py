@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import sys
+from pathlib import Path
+from shutil import which
 
 from cometmq import config
 from cometmq.errors import ConfigError, PeerUnreachable
@@ -47,6 +50,14 @@ def warn_if_open(host: str, what: str) -> None:
             what,
             host,
         )
+
+
+def own_command(folder: Path | None = None) -> str:
+    """`cometmq` as it can be typed in a folder: by its path where the shell would not find it, as after `make run`."""
+    beside, folder = Path(sys.executable).with_name("cometmq"), folder or Path.cwd()
+    if which("cometmq") is not None or not beside.exists():
+        return "cometmq"
+    return str(beside.relative_to(folder)) if beside.is_relative_to(folder) else str(beside)
 
 
 def items(section: object) -> list[str]:

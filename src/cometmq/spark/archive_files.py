@@ -19,7 +19,7 @@ import pyarrow
 import pyarrow.compute
 import pyarrow.parquet
 
-from cometmq.spark.durable import sync
+from cometmq.spark.durable import make_folder, sync
 
 WRITING: Final = ".writing"
 DATES_MAX: Final = 16  # files that a task has open at once
@@ -66,7 +66,7 @@ def put_in_place(root: Path, name: str, written: Sequence[Written]) -> None:
     forget(root, name)
     for number, file in enumerate(written):
         folder = root / f"date={file.date}"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         Path(file.path).rename(folder / f"{name}-{number:05d}.parquet")
     for folder in {root / f"date={file.date}" for file in written} | {root}:
         sync(folder)

@@ -39,17 +39,25 @@ class ArchiveSink(DataSource):
 
 def checked(given: Mapping[str, str], schema: StructType) -> tuple[str, str]:
     """Folder and column, if they can be used."""
-    path, column = given.get("path", ""), given.get("timeColumn", "store_time")
-    if not path or ("://" in path and not path.startswith("file://")):
-        raise InvalidArgument(
-            f"rocketmq-archive needs the option path, a folder that all executors reach, not {path!r}"
-        )
+    folder, column = folder_of(given), given.get("timeColumn", "store_time")
     kinds = {one.name: one.dataType for one in schema.fields}
     if not isinstance(kinds.get(column), TimestampType):
         raise InvalidArgument(
             f"rocketmq-archive: timeColumn is {column}, and the rows have no such column of timestamps"
         )
-    return path.removeprefix("file://"), column
+    return folder, column
+
+
+def folder_of(given: Mapping[str, str]) -> str:
+    """Where the files go."""
+    path = given.get("path", "")
+    folder = path.removeprefix("file://")
+    if not folder.startswith("/"):
+        raise InvalidArgument(
+            "rocketmq-archive needs the option path, a folder that all executors reach, as an absolute path: "
+            f"{path!r} is none"
+        )
+    return folder
 
 
 @dataclass

@@ -13,3 +13,11 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and what is missing above it, each of them to outlast a power cut."""
+    names = [folder, *(one for one in folder.parents if not one.exists())]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in names:
+        sync(one.parent)

@@ -34,7 +34,7 @@ READING: Final = (
 )  # fmt: skip
 FILES: Final = ("storePath", "brokerName", "splitFiles", "checkCrc")
 WRITING: Final = (
-    "topic", "guarantee", "sinkLog", "idColumn", "producerGroup", "writeId",
+    "topic", "guarantee", "sinkLog", "firstBatch", "idColumn", "producerGroup", "writeId",
 )  # fmt: skip
 TABLES: Final = ("messages", "trace", "lag", "topics")
 ALL: Final = (*READING, *FILES, *WRITING)

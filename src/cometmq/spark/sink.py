@@ -9,7 +9,6 @@ hold options and what the log listed when they were made, and nothing else.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -24,7 +23,8 @@ from cometmq.spark.carried import carried
 from cometmq.spark.connecting import revived_client
 from cometmq.spark.sink_clients import check_sure, producer_of, run, tries, writable
 from cometmq.spark.sink_ends import Decider
-from cometmq.spark.sink_log import Attempt
+from cometmq.spark.sink_log import BatchUnknown
+from cometmq.spark.sink_manifest import Attempt
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns
 from cometmq.spark.sink_sending import TASKS_SUFFIX, Piece, TaskSender
@@ -35,7 +35,7 @@ BATCH_PROPERTY: Final = "streaming.sql.batchId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task did; without `attempt` it left the batch alone, because it is decided already."""
+    """What a task did with its rows; without `attempt` it left them alone, because the batch is decided already."""
 
     query: str
     batch: int
@@ -68,7 +68,7 @@ class Plan:
             )
         if options.topic is not None:
             _check_topic(options, options.topic)
-        return cls(options, columns, options.log().listed())
+        return cls(options, columns, options.log().streams() if is_stream else _last_of(options))
 
     @classmethod
     def revived(cls, plain: dict[str, Any]) -> Plan:
@@ -77,9 +77,11 @@ class Plan:
         return cls(WriteOptions(**options), Columns(**plain["columns"]), plain["listed"])
 
     def write(self, batches: Iterator[pyarrow.RecordBatch], piece: Piece) -> Written:
-        if piece.batch <= self.listed.get(piece.query, -1):
-            deque(batches, maxlen=0)
-            return Written(piece.query, piece.batch, None, 0)
+        last = self.listed.get(piece.query, -1)
+        if piece.batch <= last:
+            return Written(piece.query, piece.batch, None, sum(batch.num_rows for batch in batches))
+        if self.options.exactly_once and piece.batch not in (last + 1, self.options.first_batch):
+            raise BatchUnknown(_unknown(piece, last, self.options.sink_log))
         sender = TaskSender(self.options, self.columns, piece)
         attempt = sender.write(batches)
         return Written(piece.query, piece.batch, attempt if self.options.exactly_once else None, sender.count)
@@ -89,17 +91,24 @@ class Plan:
             return
         decider = Decider(self.options)
         done = [one for one in written if isinstance(one, Written)]
-        if done:
-            attempts = [one.attempt for one in done if one.attempt is not None]
-            decider.commit(done[0].query, done[0].batch, attempts)
-        else:
+        if not done:
             decider.finish()
+            return
+        query, batch, rows = done[0].query, done[0].batch, sum(one.count for one in done)
+        attempts = [one.attempt for one in done if one.attempt is not None]
+        if len(attempts) == len(done):
+            decider.commit(query, batch, rows, attempts)
+        else:
+            decider.repeat(query, batch, rows)
 
-    def abort(self, written: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, written: Sequence[WriterCommitMessage | None], query: str | None = None) -> None:
+        """Of a batch write the query is known, of a stream only by what its tasks have told."""
         done = [one for one in written if isinstance(one, Written) and one.attempt is not None]
-        if done:
+        if self.options.exactly_once and (done or query is not None):
             attempts = [one.attempt for one in done if one.attempt is not None]
-            Decider(self.options).abort(done[0].query, done[0].batch, attempts)
+            query, batch = (done[0].query, done[0].batch) if query is None else (query, 0)
+            is_over = query == self.options.write_id and not self.options.is_named
+            Decider(self.options).abort(query, batch, attempts, for_good=is_over)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -118,7 +127,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._plan.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._plan.abort(messages)
+        self._plan.abort(messages, self._plan.options.write_id)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -178,3 +187,18 @@ def _check_topic(options: WriteOptions, topic: str) -> None:
                     await check_sure(producer, options.client.namesrv, queue.broker_name or "")
 
     run(check)
+
+
+def _last_of(options: WriteOptions) -> dict[str, int]:
+    """Whether a batch write was decided before."""
+    last = options.log().last(options.write_id)
+    return {} if last is None else {options.write_id: last}
+
+
+def _unknown(piece: Piece, last: int, sink_log: str | None) -> str:
+    known = f"knows its batches only up to {last}" if last >= 0 else "knows nothing of it"
+    return (
+        f"batch {piece.batch} of {piece.query} is to be written, and {sink_log} (sinkLog) {known}: it may have been "
+        "delivered before, and nobody can tell. Bring back the sinkLog that goes with the checkpoint. If this query "
+        f'has not used it so far, say so once: .option("firstBatch", "{piece.batch}")'
+    )

@@ -23,25 +23,21 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
-from cometmq.client.many_ends import end_many
 from cometmq.client.message import ReceivedMessage
-from cometmq.client.producer import Producer
 from cometmq.client.transaction import Decision
-from cometmq.errors import CometError, TopicNotFound
+from cometmq.errors import CometError
 from cometmq.model import properties
-from cometmq.spark.sink_clients import may_pass, producer_of, run, tries
-from cometmq.spark.sink_log import Attempt, Manifest, Mark, Verdict
+from cometmq.spark.sink_clients import producer_of, run
+from cometmq.spark.sink_log import Verdict
+from cometmq.spark.sink_manifest import Attempt, Manifest, Mark
 from cometmq.spark.sink_options import WriteOptions
-from cometmq.wire.bodies.positions import Position
+from cometmq.spark.sink_verdicts import Verdicts
 from cometmq.wire.requests.extensions import Ended
 
 log = logging.getLogger("cometmq.spark")
-
-CHUNK: Final = 1024  # half messages in one request
-AT_ONCE: Final = 8  # attempts whose ends are under way together
-END_TIMEOUT_MS: Final = 30_000
 
 _WHY: Final = {
     Ended.OTHERWISE: "were rolled back or given up, though the sink's log lists them",
@@ -64,12 +60,10 @@ class Decider:
         self._options = options
         self._log = options.log()
 
-    def commit(self, query: str, batch: int, attempts: Iterable[Attempt]) -> None:
+    def commit(self, query: str, batch: int, rows: int, attempts: Iterable[Attempt]) -> None:
         """Decide a batch, or take the decision that stands, and deliver it."""
-        mine = Manifest(query, batch, self._options.group, tuple(one for one in attempts if one.places))
-        decided = self._log.decide(mine) if mine.attempts else self._log.find(query, batch)
-        if decided is None:
-            return  # a batch without rows
+        mine = self._manifest(query, batch, rows, attempts)
+        decided = self._log.decide(mine)
 
         async def deliver() -> None:
             if decided.attempts != mine.attempts:
@@ -78,32 +72,43 @@ class Decider:
                 await self._deliver(decided)
 
         run(deliver)
+        self._log.check_same(decided, rows)
+
+    def repeat(self, query: str, batch: int, rows: int) -> None:
+        """Deliver a batch that was decided before it came again, with so many rows."""
+        decided = self._log.decided(query, batch)
+        if not self._log.is_finished(decided):
+            run(lambda: self._deliver(decided))
+        self._log.check_same(decided, rows)
 
     def finish(self) -> None:
         """Deliver whatever is decided and not done."""
         for manifest in self._log.unfinished():
             run(lambda manifest=manifest: self._deliver(manifest))  # type: ignore[misc]
 
-    def abort(self, query: str, batch: int, attempts: Iterable[Attempt]) -> None:
-        """Drop what was written, unless the batch is decided: then it stands, and will be delivered."""
-        if self._log.find(query, batch) is None:
-            mine = Manifest(query, batch, self._options.group, tuple(attempts))
-            run(lambda: self._roll_back(mine))
+    def abort(self, query: str, batch: int, attempts: Iterable[Attempt], *, for_good: bool) -> None:
+        """Drop what was written, unless the batch is decided: then it stands, and will be delivered.
+
+        Of a batch that never comes again it is written down that nothing is in it, for the tasks of which nothing was
+        heard: their half messages are rolled back when brokers ask.
+        """
+        if self._log.find(query, batch) is not None:
+            return
+        mine = self._manifest(query, batch, 0, attempts)
+        if for_good:
+            self._log.finished(self._log.decide(mine.head))
+        run(lambda: self._roll_back(mine))
+
+    def _manifest(self, query: str, batch: int, rows: int, attempts: Iterable[Attempt]) -> Manifest:
+        return Manifest(query, batch, self._options.group, rows, tuple(one for one in attempts if one.places))
 
     # --- on the loop
-
-    async def _producer(self, topics: Iterable[str]) -> Producer:
-        """A producer of the group that is asked, with connections to where these topics are."""
-        producer = await producer_of(self._options.client, self._options.group, self._answer)
-        for topic in topics:
-            await producer.instance.writable_queues(topic)
-        return producer
 
     async def _deliver(self, manifest: Manifest) -> None:
         key = manifest.query, manifest.batch
         _delivering[key] += 1
         try:
-            await self._end(manifest, Decision.COMMIT)
+            self._check_all(manifest, await self._tell(manifest, Decision.COMMIT, self._options.retry_ms))
             await asyncio.to_thread(self._log.finished, manifest)
         finally:
             _delivering[key] -= 1
@@ -113,28 +118,24 @@ class Decider:
     async def _roll_back(self, manifest: Manifest) -> None:
         """As far as brokers can be reached now; of the rest they will ask."""
         try:
-            await self._end(manifest, Decision.ROLLBACK, retry_ms=0)
+            await self._tell(manifest, Decision.ROLLBACK, 0)
         except CometError as fault:
             log.info(
                 "half messages of batch %d of %s are left to be asked about: %s", manifest.batch, manifest.query, fault
             )
 
-    async def _end(self, manifest: Manifest, decision: Decision, retry_ms: int | None = None) -> None:
-        retry_ms = self._options.retry_ms if retry_ms is None else retry_ms
-        gate = asyncio.Semaphore(AT_ONCE)
+    async def _tell(self, manifest: Manifest, decision: Decision, retry_ms: int) -> Counter[Ended]:
+        producer = await producer_of(self._options.client, self._options.group, self._answer)
+        if self._options.topic is not None:
+            with suppress(CometError):  # so that its brokers know whom to ask
+                await producer.instance.writable_queues(self._options.topic)
+        attempts = [(attempt, manifest.mark(attempt)) for attempt in manifest.attempts]
+        return await Verdicts(producer, manifest.group, retry_ms).tell(decision, attempts)
 
-        async def one(attempt: Attempt) -> Counter[Ended]:
-            async with gate:
-                return await self._end_attempt(manifest, attempt, decision, retry_ms)
-
-        tasks = [asyncio.create_task(one(attempt)) for attempt in manifest.attempts]
-        try:
-            ended = sum(await asyncio.gather(*tasks), Counter())
-        finally:
-            for task in tasks:
-                task.cancel()
+    def _check_all(self, manifest: Manifest, ended: Counter[Ended]) -> None:
+        """Raise if some of a decided batch cannot be delivered."""
         lost = {how: count for how, count in ended.items() if how is not Ended.AS_ASKED}
-        if lost and decision is Decision.COMMIT:
+        if lost:
             told = "; ".join(f"{count} {_WHY[how]}" for how, count in lost.items())
             raise BatchLost(
                 f"of the {ended.total()} messages of batch {manifest.batch} of {manifest.query}, "
@@ -142,26 +143,6 @@ class Decider:
                 f"To go on without them, make an empty file {manifest.batch:020}.done in "
                 f"{self._log.folder}/{manifest.query}"
             )
-
-    async def _end_attempt(
-        self, manifest: Manifest, attempt: Attempt, decision: Decision, retry_ms: int
-    ) -> Counter[Ended]:
-        ended: Counter[Ended] = Counter()
-        for broker, positions in attempt.positions():
-            for start in range(0, len(positions), CHUNK):
-                chunk = positions[start : start + CHUNK]
-                async for one in tries(retry_ms, _may_pass):
-                    with one:
-                        ended.update(await self._end_chunk(manifest, attempt, broker, chunk, decision))
-        return ended
-
-    async def _end_chunk(
-        self, manifest: Manifest, attempt: Attempt, broker: str, chunk: list[Position], decision: Decision
-    ) -> list[Ended]:
-        producer = await self._producer(attempt.topics)
-        instance = producer.instance
-        mark = manifest.mark(attempt)
-        return await end_many(instance, broker, manifest.group, decision, chunk, mark=mark, timeout_ms=END_TIMEOUT_MS)
 
     # --- answering
 
@@ -185,8 +166,3 @@ class Decider:
                 await self._deliver(manifest)
             except CometError as fault:
                 log.warning("%s", fault)
-
-
-def _may_pass(fault: CometError) -> bool:
-    """Topics of half messages exist, though no name server may know them for a moment."""
-    return may_pass(fault) or isinstance(fault, TopicNotFound)

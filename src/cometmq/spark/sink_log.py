@@ -3,41 +3,41 @@
     sinkLog/id                                  names the producer group that is asked how things ended
     sinkLog/<query>/00000000000000000012.manifest   batch 12 is decided: exactly these half messages are delivered
     sinkLog/<query>/00000000000000000012.done       and they were, all of them
+    sinkLog/<query>/00000000000000000012.accepted   made by people: that it came again as another one is all right
+    sinkLog/.finished/<query>                   a batch write that is done and whose manifest is still whole
 
-A manifest is a line of JSON, which names the winning attempts and how many places of theirs follow for each broker, and
-behind it the places, packed (`wire/bodies/positions.py`) and covered by a CRC.
-
-Invariants: a manifest is whole, on the disk, and never replaced: it is written aside, synced, and *linked* to its name,
-which fails if somebody else was first; then theirs counts. Nothing is ended before its manifest is there. Batches of a
-query are decided in their order. Manifests are removed only when they are done, and the last `KEPT_COUNT` never.
+Invariants: a manifest (`sink_manifest`) is whole and on the disk: it is written aside, synced, and *linked* to its
+name, which fails if somebody else was first; then theirs counts. Nothing is ended before its manifest is there. Every
+batch of a query is decided, also one without rows, and in their order: so a gap is a loss. A manifest is replaced only
+when it is done and `KEPT_COUNT` others have come, and by its own head; a stream's goes `HEADS_COUNT` batches later.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import zlib
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-import orjson
-
 from cometmq.errors import CometError, InvalidArgument, ProtocolError
-from cometmq.spark.durable import sync
-from cometmq.wire.bodies.positions import Position, pack_positions, unpack_positions
+from cometmq.spark.durable import make_folder, sync
+from cometmq.spark.sink_manifest import NAME, Manifest, Mark
 
-VERSION: Final = 1
 KEPT_COUNT: Final = 10
+HEADS_COUNT: Final = 100  # as many batches as Spark keeps in its checkpoint
 READ_MAX: Final = 4  # manifests whose places are kept in memory
-NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+WRITES: Final = "write-"  # what the names of batch writes begin with; those of streams are ids of queries
 _MANIFEST: Final = ".manifest"
 _DONE: Final = ".done"
+_ACCEPTED: Final = ".accepted"
+_FINISHED: Final = ".finished"
+_NOWHERE: Final = array("q")
 
 
 class SinkLogDamaged(CometError):
@@ -50,92 +50,22 @@ class SinkLogDamaged(CometError):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What one task wrote: its half messages by broker, in the order of its rows."""
+class SinkLogUnusable(CometError):
+    """The folder of the sink's log cannot be read or written."""
 
-    partition: int
-    name: str
-    topics: tuple[str, ...]
-    places: dict[str, bytes]  # packed
-
-    def positions(self) -> Iterator[tuple[str, list[Position]]]:
-        for broker, packed in self.places.items():
-            yield broker, unpack_positions(packed)
+    def __init__(self, path: Path, fault: OSError) -> None:
+        super().__init__(
+            f"{path} of the sink's log (sinkLog) cannot be used: {fault.strerror or fault}. The driver must be able to "
+            "write there, on a file system that has hard links and syncs files and folders"
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """A batch that is decided."""
-
-    query: str
-    batch: int
-    group: str
-    attempts: tuple[Attempt, ...]
-
-    def encode(self) -> bytes:
-        parts = [
-            {
-                "partition": one.partition,
-                "attempt": one.name,
-                "topics": one.topics,
-                "sizes": {broker: len(packed) for broker, packed in one.places.items()},
-            }
-            for one in self.attempts
-        ]
-        data = b"".join(packed for one in self.attempts for packed in one.places.values())
-        head = {"version": VERSION, "query": self.query, "batch": self.batch, "group": self.group, "parts": parts}
-        head["crc"] = zlib.crc32(orjson.dumps(head) + data)
-        return orjson.dumps(head) + b"\n" + data
-
-    @classmethod
-    def decode(cls, text: bytes) -> Self:
-        """Read one; raises `ValueError` with what is wrong."""
-        line, newline, data = text.partition(b"\n")
-        if not newline:
-            raise ValueError("its first line is cut")
-        head: dict[str, Any] = orjson.loads(line)
-        crc = head.pop("crc")
-        if head["version"] != VERSION:
-            raise ValueError(f"it is of version {head['version']}; this program knows {VERSION}")
-        if zlib.crc32(orjson.dumps(head) + data) != crc:
-            raise ValueError("its checksum is wrong")
-        attempts, at = [], 0
-        for part in head["parts"]:
-            places = {}
-            for broker, size in part["sizes"].items():
-                places[broker] = data[at : at + size]
-                at += size
-            attempts.append(Attempt(part["partition"], part["attempt"], tuple(part["topics"]), places))
-        return cls(head["query"], head["batch"], head["group"], tuple(attempts))
-
-    def mark(self, attempt: Attempt) -> str:
-        return Mark(self.query, self.batch, attempt.partition, attempt.name).text
-
-    @property
-    def topics(self) -> list[str]:
-        return sorted({topic for one in self.attempts for topic in one.topics})
+class BatchUnknown(CometError):
+    """The log lacks what it should know of a query's batches: whether they were delivered, nobody can tell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What a half message says about itself: who wrote it, as part of what."""
-
-    query: str
-    batch: int
-    partition: int
-    attempt: str
-
-    @property
-    def text(self) -> str:
-        return f"{self.query} {self.batch} {self.partition} {self.attempt}"
-
-    @classmethod
-    def parse(cls, text: str) -> Self | None:
-        words = text.split(" ")
-        if len(words) != 4 or NAME.fullmatch(words[0]) is None or not (words[1].isdecimal() and words[2].isdecimal()):
-            return None  # no sink wrote it; and a query is the name of a folder
-        return cls(words[0], int(words[1]), int(words[2]), words[3])
+class BatchChanged(CometError):
+    """A batch that is decided came again, and is another one."""
 
 
 class Verdict(Enum):
@@ -151,25 +81,14 @@ class SinkLog:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._read: dict[tuple[str, int], dict[str, list[int]]] = {}
+        self._read: dict[tuple[str, int], dict[str, array[int]]] = {}
 
     @classmethod
     def at(cls, where: str) -> Self:
         """The log at a path or file: address, made if it is not there."""
-        parts = urlsplit(where)
-        if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc not in ("", "localhost")):
-            raise InvalidArgument(
-                f"the option sinkLog is {where!r}; a path that the driver reaches as a file is needed (a local disk, "
-                "or a mounted file system with hard links): a manifest must be on the disk, and must never be replaced"
-            )
-        folder = Path(unquote(parts.path) if parts.scheme == "file" else where)
-        if not folder.is_absolute():
-            raise InvalidArgument(f"the option sinkLog is {where!r}; an absolute path is needed: drivers come and go")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            sync(folder.parent)
-        except OSError as fault:
-            raise InvalidArgument(f"the folder {folder} (sinkLog) cannot be made: {fault}") from None
+        folder = folder_of(where)
+        with _said(folder):
+            make_folder(folder)
         return cls(folder)
 
     @property
@@ -178,61 +97,125 @@ class SinkLog:
         path = self.folder / "id"
         if not path.exists():
             self._put(path, uuid4().hex.encode())
-        return path.read_text(encoding="ascii")
+        with _said(path):
+            return path.read_text(encoding="ascii")
 
     # --- deciding
 
     def decide(self, manifest: Manifest) -> Manifest:
         """Decide a batch, durably; returns what counts, which is another's if it was decided before."""
-        path = self._path(manifest.query, manifest.batch, _MANIFEST)
+        query, batch = manifest.query, manifest.batch
+        found = self.find(query, batch)
+        if found is not None:
+            return found
+        if batch < (self.last(query) or 0):
+            raise self._gone(query, batch)
+        path = self._path(query, batch, _MANIFEST)
         if not path.parent.exists():
-            path.parent.mkdir(exist_ok=True)
-            sync(self.folder)
+            with _said(path.parent):
+                make_folder(path.parent)
         if self._put(path, manifest.encode()):
             return manifest
-        found = self.find(manifest.query, manifest.batch)
-        assert found is not None
+        return self.decided(query, batch)
+
+    def decided(self, query: str, batch: int) -> Manifest:
+        """What was decided, of which it is known that something was."""
+        found = self.find(query, batch)
+        if found is None:
+            raise self._gone(query, batch)
         return found
+
+    def _gone(self, query: str, batch: int) -> BatchUnknown:
+        return BatchUnknown(
+            f"batch {batch} of {query} came again, and {self.folder} (sinkLog) does not know any more of how many rows "
+            "it was: so old batches come again only where a checkpoint was put back. Bring back the one that goes with "
+            "this sinkLog, or begin with a new checkpoint and a new sinkLog"
+        )
+
+    def check_same(self, decided: Manifest, rows: int) -> None:
+        """Whether a batch that came again has as many rows as it was decided with."""
+        path = self._path(decided.query, decided.batch, _ACCEPTED)
+        if rows != decided.rows and not path.exists():
+            raise BatchChanged(
+                f"batch {decided.batch} of {decided.query} was decided with {decided.rows} rows and came again with "
+                f"{rows}: the checkpoint was changed, or a source or the query does not give a repeated batch the same "
+                "rows. What was decided is delivered, and nothing else of it. Bring back the checkpoint that goes with "
+                f"{self.folder} (sinkLog); or, to go on with what was delivered, make an empty file {path}"
+            )
 
     def _put(self, path: Path, data: bytes) -> bool:
         """Write a file that was not there; False, and nothing done, if it is."""
+        with _said(path), self._aside(path, data) as aside:
+            try:
+                os.link(aside, path)
+            except FileExistsError:
+                return False
+        return True
+
+    @contextmanager
+    def _aside(self, path: Path, data: bytes) -> Iterator[Path]:
+        """A file beside `path`, on the disk; what becomes of it is on the disk afterwards."""
         aside = path.with_name(f".{path.name}.{uuid4().hex}")
         try:
             with open(aside, "xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            try:
-                os.link(aside, path)
-            except FileExistsError:
-                return False
+            yield aside
         finally:
             aside.unlink(missing_ok=True)
             sync(path.parent)
-        return True
 
     def finished(self, manifest: Manifest) -> None:
         """All of it is delivered."""
         self._put(self._path(manifest.query, manifest.batch, _DONE), b"")
-        self._tidy(manifest.query)
+        if manifest.query.startswith(WRITES):
+            self._tidy_writes(manifest.query)
+        else:
+            self._tidy(manifest.query)
 
     def is_finished(self, manifest: Manifest) -> bool:
         return self._path(manifest.query, manifest.batch, _DONE).exists()
 
     def _tidy(self, query: str) -> None:
-        for batch in self._batches(query, _MANIFEST)[:-KEPT_COUNT]:
-            if self._path(query, batch, _DONE).exists():
-                self._path(query, batch, _MANIFEST).unlink(missing_ok=True)
-                self._path(query, batch, _DONE).unlink(missing_ok=True)
+        """Shrink what is older than the last batches of a stream, and forget what is far older."""
+        batches = self._batches(query, _MANIFEST)
+        for batch in batches[: -KEPT_COUNT - HEADS_COUNT]:
+            with _said(self._path(query, batch, _DONE)):
+                if self._path(query, batch, _DONE).exists():
+                    for ending in (_MANIFEST, _DONE, _ACCEPTED):
+                        self._path(query, batch, ending).unlink(missing_ok=True)
+        for batch in batches[-2 * KEPT_COUNT : -KEPT_COUNT]:
+            self._shrink(query, batch)
+
+    def _tidy_writes(self, query: str) -> None:
+        """Of batch writes only the last ones to end are looked at: there may be any number of others."""
+        folder = self.folder / _FINISHED
+        with _said(folder):
+            make_folder(folder)
+            self._put(folder / query, b"")
+            marks = [path for path in folder.iterdir() if path.name.startswith(WRITES)]
+            for path in sorted(marks, key=lambda path: path.stat().st_mtime)[:-KEPT_COUNT]:
+                self._shrink(path.name, 0)
+                path.unlink(missing_ok=True)
+
+    def _shrink(self, query: str, batch: int) -> None:
+        """Keep the head alone of a manifest that is done."""
+        manifest = self.find(query, batch)
+        if manifest is not None and manifest.attempts and self.is_finished(manifest):
+            path = self._path(query, batch, _MANIFEST)
+            with _said(path), self._aside(path, manifest.head.encode()) as aside:
+                aside.rename(path)
 
     # --- asking
 
     def find(self, query: str, batch: int) -> Manifest | None:
         path = self._path(query, batch, _MANIFEST)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
+        with _said(path):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return None
         try:
             found = Manifest.decode(data)
             for attempt in found.attempts:
@@ -244,14 +227,25 @@ class SinkLog:
             raise SinkLogDamaged(path, f"it is about batch {found.batch} of {found.query}")
         return found
 
-    def listed(self) -> dict[str, int]:
-        """The last batch of each query that is decided."""
-        found = {path.name: self._batches(path.name, _MANIFEST) for path in self.folder.iterdir() if path.is_dir()}
-        return {query: batches[-1] for query, batches in found.items() if batches}
+    def last(self, query: str) -> int | None:
+        """The last batch of a query that is decided."""
+        batches = self._batches(query, _MANIFEST)
+        return batches[-1] if batches else None
+
+    def streams(self) -> dict[str, int]:
+        """The last batch of each stream that is decided."""
+        found = {query: self.last(query) for query in self._queries() if not query.startswith(WRITES)}
+        return {query: batch for query, batch in found.items() if batch is not None}
+
+    def _queries(self) -> list[str]:
+        with _said(self.folder):
+            return sorted(
+                path.name for path in self.folder.iterdir() if NAME.fullmatch(path.name) and path.name != "id"
+            )
 
     def unfinished(self) -> Iterable[Manifest]:
         """What is decided and, as far as the log knows, not all delivered."""
-        for query in sorted(self.listed()):
+        for query in self._queries():
             done = set(self._batches(query, _DONE))
             for batch in self._batches(query, _MANIFEST):
                 found = self.find(query, batch) if batch not in done else None
@@ -261,24 +255,23 @@ class SinkLog:
     def verdict(self, mark: Mark, broker: str, queue_offset: int) -> Verdict:
         """What is known of the half message at a place. Not the attempt counts but the place: a send that was tried
         twice may have left two half messages, of which the attempt knows one."""
-        batches = self._batches(mark.query, _MANIFEST)
-        if not batches or mark.batch > batches[-1]:
+        last = self.last(mark.query)
+        if last is None or mark.batch > last:
             return Verdict.RUNNING
-        places = self._places(mark.query, mark.batch).get(broker, [])
+        places = self._places(mark.query, mark.batch).get(broker, _NOWHERE)
         at = bisect_left(places, queue_offset)
         return Verdict.LISTED if at < len(places) and places[at] == queue_offset else Verdict.UNLISTED
 
-    def _places(self, query: str, batch: int) -> dict[str, list[int]]:
+    def _places(self, query: str, batch: int) -> dict[str, array[int]]:
         """Queue offsets of a decided batch by broker, in order; none if it had no rows, or is long done."""
         known = self._read.get((query, batch))
         if known is None:
             manifest = self.find(query, batch)
-            known = {}
+            found: dict[str, array[int]] = {}
             for attempt in manifest.attempts if manifest is not None else ():
                 for broker, positions in attempt.positions():
-                    known.setdefault(broker, []).extend(one.queue_offset for one in positions)
-            for places in known.values():
-                places.sort()
+                    found.setdefault(broker, array("q")).extend(one.queue_offset for one in positions)
+            known = {broker: array("q", sorted(offsets)) for broker, offsets in found.items()}
             self._read[query, batch] = known
             if len(self._read) > READ_MAX:
                 del self._read[next(iter(self._read))]
@@ -296,6 +289,24 @@ class SinkLog:
         return self.folder / query / f"{batch:020}{ending}"
 
 
-def packed(places: dict[str, list[Position]]) -> dict[str, bytes]:
-    """Places by broker in the form in which tasks hand them to the driver."""
-    return {broker: pack_positions(positions) for broker, positions in places.items()}
+def folder_of(where: str) -> Path:
+    """The folder that the option sinkLog means."""
+    parts = urlsplit(where)
+    if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc not in ("", "localhost")):
+        raise InvalidArgument(
+            f"the option sinkLog is {where!r}; a path that the driver reaches as a file is needed (a local disk, or a "
+            "mounted file system with hard links): a manifest must be on the disk, and must never be replaced"
+        )
+    folder = Path(unquote(parts.path) if parts.scheme == "file" else where)
+    if not folder.is_absolute():
+        raise InvalidArgument(f"the option sinkLog is {where!r}; an absolute path is needed: drivers come and go")
+    return folder
+
+
+@contextmanager
+def _said(path: Path) -> Iterator[None]:
+    """What the system refuses is said in words."""
+    try:
+        yield
+    except OSError as fault:
+        raise SinkLogUnusable(path, fault) from None

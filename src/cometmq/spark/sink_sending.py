@@ -5,12 +5,15 @@ sent again until `retryTimeoutMs` is over: alone, or, where rows have sharding k
 it, so that a consumer that sees a row twice sees what follows it again, too, in order.
 
 Under exactly-once the rows become half messages that carry the attempt's mark. One that was sent twice leaves a half
-message that the attempt does not list, and which is rolled back for that.
+message that the attempt does not list, and which is rolled back for that. An attempt that fails rolls back by itself
+what it knows of, as nobody else will hear of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -20,13 +23,17 @@ import pyarrow
 
 from cometmq.client.message import Message, Receipt, SendStatus
 from cometmq.client.producer import Producer
+from cometmq.client.transaction import Decision
 from cometmq.errors import CometError, InvalidArgument, InvalidMessage, SendFailed, TopicNotFound
 from cometmq.spark.sink_clients import check_sure, may_pass, producer_of, run, tries, writable
-from cometmq.spark.sink_log import Attempt, Mark, packed
+from cometmq.spark.sink_manifest import Attempt, Mark
 from cometmq.spark.sink_options import WriteOptions
 from cometmq.spark.sink_rows import Columns, Ids, Row
-from cometmq.wire.bodies.positions import Position
+from cometmq.spark.sink_verdicts import Verdicts
+from cometmq.wire.bodies.positions import Position, PositionsPacker
 from cometmq.wire.message_id import parse_offset_id
+
+log = logging.getLogger("cometmq.spark")
 
 TASKS_SUFFIX = "_tasks"  # of their producer group: who sends half messages is not asked how they ended
 
@@ -45,7 +52,7 @@ class Sent:
 
     count: int = 0
     topics: set[str] = field(default_factory=set)
-    places: dict[str, list[Position]] = field(default_factory=dict)
+    places: defaultdict[str, PositionsPacker] = field(default_factory=lambda: defaultdict(PositionsPacker))
 
 
 class TaskSender:
@@ -63,14 +70,22 @@ class TaskSender:
     def write(self, batches: Iterator[pyarrow.RecordBatch]) -> Attempt:
         """Send everything; raises if anything was not acknowledged."""
         first = 0
-        for batch in batches:
-            rows = list(self._columns.rows(batch, first))
-            start = first
-            run(lambda rows=rows, start=start: self._send(rows, start))  # type: ignore[misc]
-            first += len(rows)
-        return Attempt(
-            self._piece.partition, self._attempt, tuple(sorted(self._sent.topics)), packed(self._sent.places)
-        )
+        try:
+            for batch in batches:
+                rows = list(self._columns.rows(batch, first))
+                start = first
+                run(lambda rows=rows, start=start: self._send(rows, start))  # type: ignore[misc]
+                first += len(rows)
+        except BaseException:
+            if self._sent.places:
+                run(self._roll_back)
+            raise
+        return self._written
+
+    @property
+    def _written(self) -> Attempt:
+        places = {broker: packer.packed() for broker, packer in self._sent.places.items()}
+        return Attempt(self._piece.partition, self._attempt, tuple(sorted(self._sent.topics)), places)
 
     @property
     def count(self) -> int:
@@ -82,11 +97,22 @@ class TaskSender:
         producer = await producer_of(options.client, group)
         receipts: list[Receipt | None] = [None] * len(rows)
         waiting = list(range(len(rows)))
-        async for one in tries(options.retry_ms, self._may_pass):
-            with one:
-                await self._check_topics(producer, {row.message.topic for row in rows})
-                await self._round(producer, rows, first, waiting, receipts)
-        self._take([receipt for receipt in receipts if receipt is not None])
+        try:
+            async for one in tries(options.retry_ms, self._may_pass):
+                with one:
+                    await self._check_topics(producer, {row.message.topic for row in rows})
+                    await self._round(producer, rows, first, waiting, receipts)
+        finally:
+            self._take([receipt for receipt in receipts if receipt is not None])
+
+    async def _roll_back(self) -> None:
+        """As far as brokers can be reached now; of the rest they will ask the driver."""
+        options = self._options
+        try:
+            producer = await producer_of(options.client, f"{options.group}{TASKS_SUFFIX}")
+            await Verdicts(producer, options.group, 0).tell(Decision.ROLLBACK, [(self._written, self._mark)])
+        except CometError as fault:
+            log.info("half messages of %s are left to be asked about: %s", self._mark, fault)
 
     async def _check_topics(self, producer: Producer, topics: set[str]) -> None:
         for topic in topics:
@@ -149,7 +175,11 @@ class TaskSender:
         sent = self._sent
         sent.count += len(receipts)
         sent.topics.update(receipt.topic for receipt in receipts)
-        if self._options.exactly_once:
-            for receipt in receipts:
-                _, physical_offset = parse_offset_id(receipt.offset_message_id)
-                sent.places.setdefault(receipt.broker_name, []).append(Position(receipt.queue_offset, physical_offset))
+        if not self._options.exactly_once:
+            return
+        found: defaultdict[str, list[Position]] = defaultdict(list)
+        for receipt in receipts:
+            _, physical_offset = parse_offset_id(receipt.offset_message_id)
+            found[receipt.broker_name].append(Position(receipt.queue_offset, physical_offset))
+        for broker, positions in found.items():  # packed, as there may be any number of rows
+            sent.places[broker].add(positions)

@@ -67,11 +67,15 @@ class Cluster:
         names = [member.name for member in self._members if member.kind == NAMESRV]
         return addresses_of(self.addresses[name] for name in names if name in self.addresses)
 
+    @property
+    def _running(self) -> list[Child]:
+        return [one for one in self.children.values() if one.ended is not None and not one.ended.done()]
+
     def _lost(self, child: Child, _: object) -> None:
         if self._stopping:
             return
-        left = [one for one in self.children.values() if one.ended is not None and not one.ended.done()]
-        rest = f"{len(left)} others go on" if left else "none is left"
+        left = self._running
+        rest = f"{len(left)} {'other goes' if len(left) == 1 else 'others go'} on" if left else "none is left"
         self._tell(
             f"{child.name} (pid {child.pid}) {child.how_it_ended()}; {rest}.{child.last_words()}\n"
             f"  Start it again, in {self.data}: {child.command}"
@@ -86,6 +90,8 @@ class Cluster:
     async def stop(self) -> None:
         """Brokers first: they say good-bye to the NameServers."""
         self._stopping = True
+        if running := len(self._running):
+            self._tell(f"Stopping {running} process{'es' if running > 1 else ''}; a second Ctrl-C ends them at once.")
         kinds = {member.name: member.kind for member in self._members}
         for kind in (BROKER, NAMESRV):
             children = [child for name, child in self.children.items() if kinds[name] == kind]

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 from pathlib import Path
-from shutil import which
 
 from cometmq import __version__, log
 from cometmq.broker.ports import FAST_PORT_SHIFT
@@ -81,7 +79,10 @@ def run_cluster(given: argparse.Namespace) -> int:
     if given.host is not None:
         options.warn_if_open(given.host, "cluster")
     cluster = Cluster(members, data, verbosity=given.verbose)
-    return serve(cluster, lambda: print(cluster.banner(), flush=True), cluster.all_gone)
+    code = serve(cluster, lambda: print(cluster.banner(), flush=True), cluster.all_gone)
+    if code == 0:
+        print(f"Stopped. All that was acknowledged is in {data}", flush=True)
+    return code
 
 
 def banner(server: Standalone) -> str:
@@ -89,7 +90,7 @@ def banner(server: Standalone) -> str:
     broker, settings = server.broker, server.broker.settings
     name = f"{settings.broker.broker_name} of {settings.broker.broker_cluster_name}"
     namesrv = server.advertised_namesrv
-    tour = f"{own_command()} tour -n {namesrv}"
+    tour = f"{options.own_command()} tour -n {namesrv}"
     host, _, _ = server.namesrv.address.rpartition(":")
     ports = f"{broker.port + FAST_PORT_SHIFT} (fast) and {broker.ha_address.rpartition(':')[2]} (slaves)"
     return "\n".join(
@@ -103,11 +104,3 @@ def banner(server: Standalone) -> str:
             f"  try next    {tour}, or any Apache RocketMQ client with namesrvAddr={namesrv}",
         ]
     )
-
-
-def own_command() -> str:
-    """`cometmq` as it can be typed here: by its path where the shell would not find it, as after `make run`."""
-    beside = Path(sys.executable).with_name("cometmq")
-    if which("cometmq") is not None or not beside.exists():
-        return "cometmq"
-    return str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)

@@ -22,6 +22,8 @@ from typing import Final
 from cometmq.broker.config import MASTER_ID
 from cometmq.config import read_properties
 from cometmq.errors import ConfigError
+from cometmq.store.inspection.folder import refuse_if_open
+from cometmq.store.lock import LOCK_NAME
 
 NAMESRV: Final = "namesrv"
 BROKER: Final = "broker"
@@ -87,8 +89,13 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def write(folder: Path, shape: Shape, given: Mapping[str, str]) -> list[Member]:
-    """Write the files of a cluster into `folder`. Every broker gets the keys of `given`; its role stays its own."""
+    """Write the files of a cluster into `folder`. Every broker gets the keys of `given`; its role stays its own.
+
+    Raises `StoreLocked`, and writes nothing, while a broker runs in one of its folders.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    for lock in sorted(folder.glob(f"*/{LOCK_NAME}")):
+        refuse_if_open(str(lock.parent))
     members = [*_namesrvs(folder, shape), *_brokers(folder, shape, given)]
     for member in members:
         lines = [f"{key}={value}\n" for key, value in member.values.items()]

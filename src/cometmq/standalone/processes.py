@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from cometmq.cli.options import own_command
 from cometmq.errors import CometError
 
 BOOT_MARK: Final = "boot success"
@@ -45,8 +46,8 @@ class Child:
 
     @property
     def command(self) -> str:
-        """How a person would start it."""
-        return shlex.join(["cometmq", *self.arguments])
+        """How a person would start it in its folder."""
+        return shlex.join([own_command(self._folder), *self.arguments])
 
     async def start(self) -> None:
         with self.log.open("ab") as log:

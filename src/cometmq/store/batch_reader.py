@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cometmq.store.batch_healing import BatchHealer
 from cometmq.store.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchQueue, BatchQueues
 from cometmq.store.commit_log import CommitLog, Range
 from cometmq.store.config import StoreConfig
@@ -24,6 +25,7 @@ from cometmq.store.reader import (
 )
 from cometmq.store.residency import Residency
 from cometmq.store.time_search import LOWER, Boundary
+from cometmq.store.unit_healing import UnitHealer
 
 SCAN_COUNT_MAX: Final = 10_000  # units that one pull looks at, whatever it asks for
 
@@ -31,9 +33,12 @@ SCAN_COUNT_MAX: Final = 10_000  # units that one pull looks at, whatever it asks
 class BatchReader:
     """Finds batches by the offsets of their messages."""
 
-    def __init__(self, log: CommitLog, batches: BatchQueues, residency: Residency, config: StoreConfig) -> None:
+    def __init__(
+        self, log: CommitLog, batches: BatchQueues, residency: Residency, config: StoreConfig, healer: UnitHealer
+    ) -> None:
         self._log = log
         self._batches = batches
+        self._healer = BatchHealer(log, batches, healer)
         self._config = config
         self._memory_size = memory_size(config)
         self._is_cold = residency.is_cold
@@ -58,9 +63,20 @@ class BatchReader:
             return nothing(ReadStatus.OFFSET_OVERFLOW_ONE, offset)
         if offset > high:
             return nothing(ReadStatus.OFFSET_OVERFLOW_BADLY, high)
+        found = self._read(queue, offset, max_count, max_bytes, matches)
+        if found is None:
+            self._healer.heal(queue)
+            found = self._read(queue, offset, max_count, max_bytes, matches)
+        return found or nothing(ReadStatus.OFFSET_FOUND_NULL, 0)
+
+    def _read(
+        self, queue: BatchQueue, offset: int, max_count: int, max_bytes: int | None, matches: Matches | None
+    ) -> ReadResult | None:
+        """What `read` finds; None if the units cannot be believed."""
+        low, high = queue.min_offset, queue.end_offset
         number = self._batches.unit_at(queue, offset)
         if number is None:
-            return nothing(ReadStatus.OFFSET_FOUND_NULL, 0)
+            return None
         config, log = self._config, self._log
         max_bytes = PULL_SIZE_MAX if max_bytes is None else min(max(max_bytes, PULL_SIZE_MIN), PULL_SIZE_MAX)
         scan_size = max(config.max_filter_message_size, min(max_count, SCAN_COUNT_MAX) * BATCH_UNIT_SIZE)
@@ -70,7 +86,7 @@ class BatchReader:
         status = ReadStatus.NO_MATCHED_MESSAGE
         ranges: list[Range] = []
         bases: list[int] = []
-        size_sum = total = 0
+        size_sum = total = seen = 0
         skip_before = physical_offset = -1
         next_offset = offset
         for physical_offset, size, tags_code, _, base, count, _, _ in BATCH_UNIT.iter_unpack(units):
@@ -82,6 +98,7 @@ class BatchReader:
                 or self._is_full(size_sum + size, total, in_memory=physical_offset >= memory_offset)
             ):
                 break
+            seen += 1
             next_offset = base + count
             if physical_offset < skip_before:
                 continue
@@ -92,7 +109,7 @@ class BatchReader:
                     status = ReadStatus.MESSAGE_WAS_REMOVING
                 skip_before = log.segment_end(physical_offset)
                 continue
-            if isinstance(matches, RecordFilter) and not self._wants(matches, physical_offset, size):
+            if isinstance(matches, RecordFilter) and not self._wants(queue, matches, physical_offset, size, base):
                 if not total:
                     status = ReadStatus.NO_MATCHED_MESSAGE
                 continue
@@ -102,12 +119,38 @@ class BatchReader:
             total += count
             status = ReadStatus.FOUND
             skip_before = -1
+        cold = self._is_cold(ranges)
+        if not self._healer.agrees(queue, offset, number, units[: seen * BATCH_UNIT_SIZE], cold=cold):
+            return None
         suggest_slave = log.written - physical_offset > self._memory_size
-        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, self._is_cold(ranges), bases)
+        return ReadResult(status, next_offset, low, high, ranges, size_sum, suggest_slave, cold, bases, queue.units)
 
-    def _wants(self, matches: RecordFilter, physical_offset: int, size: int) -> bool:
+    def _wants(self, queue: BatchQueue, matches: RecordFilter, physical_offset: int, size: int, base: int) -> bool:
         record = self._log.slice(physical_offset, size)
-        return record is not None and matches.wants(record)
+        if record is None or not self._healer.is_record(queue, physical_offset, size, base):
+            return False
+        return matches.wants(record)
+
+    def heal_first(self) -> None:
+        """See to it that each queue begins where its first batch does."""
+        self._healer.heal_first()
+
+    def mended(self, found: ReadResult) -> ReadResult:
+        """The same batches, at the places where they stand indeed; those that are lost are left out."""
+        units = found.queue
+        queue = None if units is None else self._batches.queues.get((units.topic, units.queue_id))
+        if queue is None:
+            return found._replace(ranges=[], offsets=[], size=0)
+        self._healer.heal(queue)
+        ranges: list[Range] = []
+        bases: list[int] = []
+        for base in found.offsets:
+            number = self._batches.unit_at(queue, base)
+            unit = (-1, 0, 0, 0, -1) if number is None else self._unit(queue, number)
+            if unit[4] == base and self._healer.is_record(queue, unit[0], unit[1], base):
+                ranges.append((unit[0], unit[1]))
+                bases.append(base)
+        return found._replace(ranges=ranges, size=sum(size for _, size in ranges), offsets=bases)
 
     def _is_full(self, size_sum: int, count: int, *, in_memory: bool) -> bool:
         config = self._config

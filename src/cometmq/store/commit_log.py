@@ -222,7 +222,6 @@ class CommitLog:
             self._fs.unlink(self.drop_segment(start))
         with self._flush_lock:
             self.end = self.limit = self.written = self.flushed = self._parts_at = self.min_offset = offset
-            self.written_whole = self.flushed_whole = 0  # until something stands there
 
     def append_raw(self, data: bytes, held: int) -> None:
         """Bytes of another log; they fit into the segment. The last `held` bytes only begin a record."""

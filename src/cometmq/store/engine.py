@@ -88,11 +88,11 @@ class Store:
         self.appender = Appender(self._log, self._table, self._batches, config, clock, store_host)
         self._dispatcher = Dispatcher(self._log, self.appender, self._table, self._batches, self._index)
         self._residency = Residency(fs, self._log)
-        self._batch_reader = BatchReader(self._log, self._batches, self._residency, config)
-        self._extension = QueueExtension(fs, config)
         self._healer = UnitHealer(self._log, self._table, config.message_delay_level)
+        self._batch_reader = BatchReader(self._log, self._batches, self._residency, config, self._healer)
+        self._extension = QueueExtension(fs, config)
         self._reader = Reader(
-            fs, self._log, self._table, self._residency, config, self._batch_reader.read, self._extension, self._healer
+            fs, self._log, self._table, self._residency, config, self._batch_reader, self._extension, self._healer
         )
         self._times = TimeSearch(self._log, self._table, self._healer)
         self._followed: FollowedLog | None = None
@@ -179,6 +179,7 @@ class Store:
         self._residency.recent_from = self._log.end
         self._thorough_at_ms = self._clock.monotonic_ms()
         self.damages = recovery.damages
+        self._batch_reader.heal_first()
         if self.damages:
             self._log.fence(read_only_text(self.damages, self.config.store_path_root_dir))
         self.maintain(thorough=not clean or (self._index is not None and self._index.ahead))
@@ -193,7 +194,7 @@ class Store:
                 while self.dispatch_waits:
                     self.dispatch()
                 clean = self.maintain(thorough=True) and self._dispatcher.dispatched >= self._log.flushed
-                if self._index is not None and self._index.fault is not None:
+                if self._index is not None and self._index.incomplete:
                     clean = False  # only the replay after an unclean stop brings back what the index lacks
             if clean:
                 self._checkpoint.close()
@@ -441,8 +442,8 @@ class Store:
 
     def _disk_full_text(self) -> str:
         return (
-            f"the disk of {self.config.store_path_root_dir} is nearly full "
-            f"(diskSpaceWarningLevelRatio {self.config.disk_space_warning_level_ratio} %): "
+            f"the disk is full: that of {self.config.store_path_root_dir} is used beyond "
+            f"{self.config.disk_space_warning_level_ratio} % (diskSpaceWarningLevelRatio); "
             "free space or lower fileReservedTime, and sending works again"
         )
 
@@ -489,9 +490,9 @@ class Store:
         return self._index.last_update if self._index is not None else (0, 0)
 
     @property
-    def earliest_message_time_ms(self) -> int:
-        """Store time of the oldest message in the log; -1 if there is none."""
-        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN)
+    def store_times_ms(self) -> tuple[int, int]:
+        """Store times of the oldest message in the log (-1: there is none) and of the newest, which is the latest."""
+        return self._log.store_time_ms(self._log.min_offset, RECORD_SIZE_MIN), self._log.last_store_time_ms
 
     @property
     def disk_ratios(self) -> tuple[float, float]:

@@ -205,11 +205,10 @@ class OsFs:
 
 
 def write_all(fs: FileSystem, fd: int, data: Buffer, offset: int) -> None:
-    """Write every byte, however short the single writes are."""
-    done = fs.pwrite(fd, data, offset)
-    if done == len(data):
+    """Write every byte, however short the single writes are. The count of a short one is not believed at first."""
+    if fs.pwrite(fd, data, offset) == len(data):
         return
-    view = memoryview(data)
+    view, done = memoryview(data), 0  # the same bytes once more, in the same place
     while done < len(view):
         count = fs.pwrite(fd, view[done:], offset + done)
         if count <= 0:

@@ -9,24 +9,27 @@ everything put; entries stand in the order of the log, each message's once.
 
 Flushing has three steps so that the slow one may leave the loop's thread: `prepare` (copies what is dirty; loop
 thread), `run` (writes and syncs; any thread), `finish` (loop thread). `flush` is all three. A full disk costs
-nothing while the entries fit in memory: they wait for the next flush.
+nothing while the entries fit in memory: they wait for the next flush, or for room for the next file.
 
 Mirrors: IndexService.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
 from cometmq.clock import Clock, SystemClock
+from cometmq.store import index_file
 from cometmq.store.append import Entry as Message
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import FileSystem
-from cometmq.store.index_file import IndexFile, IndexWrite
+from cometmq.store.index_file import ENTRY, Entry, IndexFile, IndexWrite
 from cometmq.store.index_keys import (
     PENDING_MAX,
     ROLLBACK,
@@ -81,6 +84,7 @@ class IndexService:
         self._indexed_before = -1  # what stood in the files at load; replay brings it again
         self._seen_ms = 0
         self._pending = pending_entries()
+        self._waiting: list[Entry] = []  # taken from there, but the disk has no room for a file
         self._retired: list[IndexFile] = []  # deleted, but a search or a flush may still use them
         self._readers = 0
         self._readers_lock = Lock()
@@ -219,14 +223,15 @@ class IndexService:
 
     def settle(self) -> None:
         """Bring what was put into the file, where `select` sees it; no disk is touched unless a file is full."""
-        entries = self._pending.take()
+        entries, self._waiting = self._waiting + self._pending.take(), []
         if self.fault is not None:
             return
         try:
             while entries:
-                file = self._last
-                if file is None or file.full:
-                    file = self._roll()
+                file = self._file_for(entries)
+                if file is None:
+                    self._waiting = entries
+                    return
                 entries = entries[file.add(entries) :]
         except OSError as error:
             self._seen_ms = min(self._seen_ms, entries[0][2] - 1)  # complete up to here, and no further
@@ -234,6 +239,26 @@ class IndexService:
                 f"{self._dir}: messages from offset {entries[0][1]} on are not indexed ({error.strerror}); "
                 "free some disk space and restart to index them"
             )
+
+    def _file_for(self, entries: list[Entry]) -> IndexFile | None:
+        """The file that takes the next entry; None if they must wait until the disk has room for one."""
+        if self._last is not None and not self._last.full:
+            return self._last
+        try:
+            return self._roll()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(entries) * ENTRY.size > index_file.TAIL_SIZE_MAX:
+                raise
+            return None
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether something that was put is in no file, and will not be before there is room or a restart."""
+        return self.fault is not None or bool(self._waiting)
+
+    @property
+    def _complete_ms(self) -> int:
+        return min(self._seen_ms, self._waiting[0][2] - 1) if self._waiting else self._seen_ms
 
     def _missing(self, topic: str, keys: Iterable[str], physical_offset: int) -> list[str]:
         """Of the last message in the files, the keys that did not get there before the kill."""
@@ -255,7 +280,13 @@ class IndexService:
         while before is not None and name <= before.path.rpartition("/")[2]:
             name = f"{int(before.path.rpartition('/')[2]) + 1:017d}"  # two in one millisecond, or the clock went back
         file = self._file(name)
-        file.create()
+        try:
+            file.create()
+        except OSError:
+            file.close()
+            with suppress(OSError):
+                self._fs.unlink(file.path)
+            raise
         if before is not None:
             file.begin_behind(before)
             if before not in self._unflushed:
@@ -275,11 +306,11 @@ class IndexService:
         files = [*self._unflushed, self._last] if self._last is not None else self._unflushed
         writes = [write for file in dict.fromkeys(files) if (write := file.changes()) is not None]
         if not writes and self.fault is None:
-            self.flushed_store_time_ms = max(self.flushed_store_time_ms, self._seen_ms)
+            self.flushed_store_time_ms = max(self.flushed_store_time_ms, self._complete_ms)
         if not writes:
             return None
         self._flushing = True
-        flush = IndexFlush(self._fs, self._dir if self._new_names else None, writes, self._seen_ms)
+        flush = IndexFlush(self._fs, self._dir if self._new_names else None, writes, self._complete_ms)
         self._new_names = False
         return flush
 

@@ -140,11 +140,13 @@ def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int, record_head: Re
 
 
 def _may_be_unit(table: QueueTable, queue: ConsumeQueue, offset: int, record_head: RecordHead) -> bool:
-    """Whether a message may have stood there: one stands there, or it is in order."""
+    """Whether a message may have stood there: one stands there, or it is in order behind another unit."""
     unit, before = table.unit(queue, offset), table.unit(queue, offset - 1)
     if unit is None or unit[1] < RECORD_SIZE_MIN:
         return False
-    if before is None or before[1] == BLANK_UNIT_SIZE or unit[0] >= before[0] + before[1]:
+    if before is None or before[1] == BLANK_UNIT_SIZE:
+        return True
+    if before[1] >= RECORD_SIZE_MIN and unit[0] >= before[0] + before[1]:
         return True
     head = record_head(unit[0])
     return head is None or head == (unit[1], queue.queue_id, unit[4] if table.layout is not UNIT else offset)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from cometmq.errors import QueueDamaged, UnitsDoubted
 from cometmq.model.names import LMQ_PREFIX, SCHEDULE_TOPIC
@@ -80,11 +80,17 @@ class ReadResult(NamedTuple):
     suggest_slave: bool
     cold: bool
     offsets: Sequence[int] = ()  # which message each range is
-    queue: ConsumeQueue | None = None  # None: one of batches
+    queue: ConsumeQueue | None = None
 
 
-# What a pull gets of a topic of batches; None: the topic is none.
-ReadBatches = Callable[[str, int, int, int, "int | None", "Matches | None"], "ReadResult | None"]
+class BatchReads(Protocol):
+    """What a pull gets of a topic of batches; None: the topic is none."""
+
+    def read(
+        self, topic: str, queue_id: int, offset: int, max_count: int, max_bytes: int | None, matches: Matches | None
+    ) -> ReadResult | None: ...
+
+    def mended(self, found: ReadResult) -> ReadResult: ...
 
 
 class Reader:
@@ -97,7 +103,7 @@ class Reader:
         table: QueueTable,
         residency: Residency,
         config: StoreConfig,
-        read_batches: ReadBatches,
+        batches: BatchReads,
         extension: QueueExtension,
         healer: UnitHealer,
     ) -> None:
@@ -105,7 +111,7 @@ class Reader:
         self._log = log
         self._table = table
         self._config = config
-        self._read_batches = read_batches
+        self._batches = batches
         self._extension = extension
         self._healer = healer
         self._memory_size = memory_size(config)
@@ -127,7 +133,7 @@ class Reader:
         """Records of a queue from `offset` on, as many as one answer may carry."""
         queue = self._table.queues.get((topic, queue_id))
         if queue is None or queue.max_offset == 0:
-            of_batches = self._read_batches(topic, queue_id, offset, max_count, max_bytes, matches)
+            of_batches = self._batches.read(topic, queue_id, offset, max_count, max_bytes, matches)
             return of_batches or ReadResult(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [], 0, False, False)
         found = self._read(queue, offset, max_count, max_bytes, matches)
         seen: set[int] = set()
@@ -245,6 +251,8 @@ class Reader:
         queue = found.queue
         if queue is None:
             return found
+        if queue.unit_size != UNIT_SIZE:
+            return self._batches.mended(found)
         healer = self._healer
         ranges: list[Range] = []
         offsets: list[int] = []

@@ -81,6 +81,7 @@ class Recovery:
             self._on_disk,
             vouched=self._vouched,
             indexed_before=index.last_update[1] if index is not None else 1 << 63,
+            synced_ms=checkpoint.physic_ms,
         )
         self.damages: list[Damage] = []
 

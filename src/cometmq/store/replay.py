@@ -105,7 +105,10 @@ _entries: Final = compiled.twin("replayed_entries", entries_in_python)
 
 
 class Replay:
-    """Takes records in the order of the log; `indexed_before` and what lies before it is in the index."""
+    """Takes records in the order of the log; `indexed_before` and what lies before it is in the index.
+
+    At `synced_ms` something was stored for certain: the clock may have been set back since.
+    """
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class Replay:
         *,
         vouched: int,
         indexed_before: int,
+        synced_ms: int = 0,
     ) -> None:
         self._table = table
         self._batches = batches
@@ -129,7 +133,7 @@ class Replay:
         self._queues: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._plain_queues: dict[tuple[bytes, int], ConsumeQueue] = {}  # those whose units hold the hash of a tag
         self.last_store_time_ms = 0
-        self._newest_ms = SystemClock().now_ms() + AHEAD_MS_MAX  # no CRC covers store times
+        self._newest_ms = max(SystemClock().now_ms(), synced_ms) + AHEAD_MS_MAX  # no CRC covers store times
 
     def take(self, start: int, found: list[FoundTuple]) -> None:
         """Replay records of the segment at `start`."""

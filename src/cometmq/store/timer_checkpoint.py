@@ -89,11 +89,16 @@ class TimerCheckpoint:
         )
 
     def follow(self, data: bytes) -> None:
-        """A slave is told how far its master is; its own place in the timer topic and its files are its own."""
+        """A slave is told how far its master is; its own place in the timer topic and its files are its own.
+
+        A Java master does not say where the log is to be scanned, nor does it leave marks there.
+        """
         if len(data) < _FIELDS.size:
             raise ProtocolError(f"a timer checkpoint has {_FIELDS.size} bytes, not {len(data)}")
         self.read_time_ms, _, _, self.master_queue_offset, *version = _FIELDS.unpack_from(data)
         self.state_version, self.timestamp_ms, self.counter = version
+        whole = len(data) >= _OWN_AT + _OWN.size
+        self.scan_offset = _OWN.unpack_from(data, _OWN_AT)[0] if whole else None
 
     def pack_all(self) -> bytes:
         own = _OWN.pack(self.scan_offset or 0, self.read_time_ms, self.queue_offset)

@@ -15,7 +15,7 @@ Of a unit's tags code only what no hash can be is told: to compare it, a read wo
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
@@ -244,9 +244,17 @@ class BackgroundSearch:
 
 def found_units(commit_log: CommitLog, search: Search, delivery_times: DeliveryTimes) -> dict[int, bytes]:
     """Units of the wanted messages that stand in this part of the log, by their offsets."""
-    queue, wanted, at, end = search
+    queue, wanted, start, end = search
+    return {
+        record[3]: UNIT.pack(place, record[1], code_of(queue.topic, record, delivery_times))
+        for place, record in records_between(commit_log, queue, start, end)
+        if record[3] in wanted
+    }
+
+
+def records_between(commit_log: CommitLog, queue: ConsumeQueue, at: int, end: int) -> Iterator[tuple[int, FoundTuple]]:
+    """Each message of a queue that stands in this part of the log, with its place."""
     topic = queue.topic.encode()
-    units: dict[int, bytes] = {}
     while at < end:
         segment = commit_log.segment_of(at)
         if segment is None:
@@ -256,17 +264,14 @@ def found_units(commit_log: CommitLog, search: Search, delivery_times: DeliveryT
         while found := walk.batch():
             for record in found:
                 place = segment.start + record[0]
-                if record[6] != topic or record[2] != queue.queue_id or record[3] not in wanted or place >= end:
-                    continue
-                if not record[4] & TRANSACTION_UNSEEN:
-                    units[record[3]] = UNIT.pack(place, record[1], code_of(queue.topic, record, delivery_times))
-            if segment.start + walk.at >= end:
-                return units
+                if place >= end:
+                    return
+                if record[6] == topic and record[2] == queue.queue_id and not record[4] & TRANSACTION_UNSEEN:
+                    yield place, record
         if walk.end is WalkEnd.NEXT_SEGMENT:
             at = segment.end
         else:  # damaged here: the log goes on behind
             at = next((place for place, _ in sound_behind(commit_log, segment.start + walk.at)), end)
-    return units
 
 
 def code_of(topic: str, record: FoundTuple, delivery_times: DeliveryTimes) -> int:

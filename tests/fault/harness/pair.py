@@ -1,4 +1,4 @@
-"""A master and its slave as processes, and how far each is."""
+"""A master and its slave as processes, both in SYNC_FLUSH: how far each is, what it has, whether the two are equal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Final
 
 from tests.original import BrokerProcess, CometBroker, CometNamesrv
 
@@ -15,8 +16,13 @@ from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
 
 from .ledger import Found, Queue
 from .traffic import TIMEOUT_MS, NothingServed, Traffic, read_queue
+from .warm import WarmBroker
 
 DEADLINE_S = 120
+ROLES: Final[dict[str, dict[str, object]]] = {
+    "SYNC_MASTER": {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 500},
+    "ASYNC_MASTER": {"brokerRole": "ASYNC_MASTER"},
+}
 CONF = {
     "mappedFileSizeCommitLog": 4 << 20,
     "maxHashSlotNum": 100,
@@ -33,7 +39,7 @@ def start_pair(folder: Path, running: ExitStack, conf: dict[str, object]) -> tup
     namesrv.start()
     roles = {"master": conf, "slave": {"brokerRole": "SLAVE", "brokerId": 1}}
     master, slave = (
-        CometBroker(folder / name, [namesrv.addr], flush="SYNC_FLUSH", conf={**CONF, **keys}, name="broker-a")
+        WarmBroker(folder / name, [namesrv.addr], flush="SYNC_FLUSH", conf={**CONF, **keys}, name="broker-a")
         for name, keys in roles.items()
     )
     for broker in (master, slave):
@@ -71,3 +77,23 @@ async def held(broker: CometBroker, traffic: Traffic) -> dict[Queue, list[Found]
                     return {queue: await read_queue(channel, queue, 0) for queue in traffic.queues}
     finally:
         channel.close()
+
+
+async def lost_at(slave: CometBroker, traffic: Traffic) -> list[str]:
+    """What was acknowledged and is not at the slave, and what is wrong there; what else was seen may be missing."""
+    return [fault for fault in traffic.ledger.check(await held(slave, traffic)) if not fault.startswith("I5")]
+
+
+async def unequal(master: CometBroker, slave: CometBroker) -> list[str]:
+    """Whether the slave, which may be behind, has other bytes than the master."""
+    end, _ = await progress(slave)
+    ours, theirs = log_bytes(slave)[:end], log_bytes(master)[:end]
+    if ours == theirs:
+        return []
+    first = next((at for at, both in enumerate(zip(ours, theirs, strict=False)) if both[0] != both[1]), len(theirs))
+    return [f"of {end} bytes of the slave's log those from {first} on are not the master's"]
+
+
+def log_bytes(broker: CometBroker) -> bytes:
+    """The whole log, file after file."""
+    return b"".join(path.read_bytes() for path in sorted((broker.store / "commitlog").iterdir()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from typing import Final
 
@@ -11,6 +13,16 @@ from .rows import Row
 
 PORT_TAKEN: Final = "Address already in use"
 WITHIN_S: Final = 30.0
+STARTING_S: Final = 0.2  # so long a warm broker recovers and opens its port
+
+
+async def perhaps_killed_while_starting(broker: BrokerProcess, row: Row, chance: random.Random) -> None:
+    """One of four that are to start again is started and killed first, while it recovers."""
+    if chance.random() < 0.25:
+        broker.launch()
+        await asyncio.sleep(chance.uniform(0, STARTING_S))
+        broker.kill()
+        row.add(kills_while_starting=1)
 
 
 def start_again(broker: BrokerProcess, row: Row) -> float:

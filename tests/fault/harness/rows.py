@@ -6,7 +6,8 @@
 
 FAULT_SHARE is the share of the full numbers to run (1 is `make fault`); without it the trimmed ones are run. Where it
 is set, a row leaves a JSON result: beside the benchmarks' if the numbers are full, else in their scratch folder.
-FAULT_SEED replays a run: exactly where all is in one process, else its choices, at moments that the machine decides.
+FAULT_SEED replays a run of the same FAULT_SHARE: exactly where all is in one process, else its choices, at moments that
+the machine decides.
 """
 
 from __future__ import annotations
@@ -49,6 +50,12 @@ def seed() -> int:
 _seed: int | None = None
 
 
+def replay() -> str:
+    """What to set so that a run makes the choices of this one."""
+    text = os.environ.get("FAULT_SHARE", "")
+    return f"FAULT_SHARE={text} FAULT_SEED={seed()}"  # an empty share is none
+
+
 class Row:
     """Counts, and judges when it is left: a violation fails the test, with the seed that shows it."""
 
@@ -65,7 +72,7 @@ class Row:
         self._began = self._told = time.monotonic()
 
     def __enter__(self) -> Self:
-        print(f"row {self.number}, {self.subject}: {self.count} of {self.full}; FAULT_SEED={seed()} replays it")
+        print(f"row {self.number}, {self.subject}: {self.count} of {self.full}; {replay()} replays it")
         return self
 
     def each(self) -> Iterator[int]:
@@ -84,6 +91,10 @@ class Row:
             told = f"  row {self.number}: {self.done}/{self.count}, {len(self.violations)} violations"
             print(told, file=sys.stderr, flush=True)
 
+    def chance_of(self, number: int) -> random.Random:
+        """The choices of one among many that run at a time: the same, whatever the others do."""
+        return random.Random(f"{seed()} {self.number} {self.subject} {number}")
+
     def add(self, **numbers: float) -> None:
         """Add to the numbers of the result."""
         for name, number in numbers.items():
@@ -100,7 +111,7 @@ class Row:
         print(f"row {self.number}, {self.subject}: {self.done} done in {seconds} s, {self.numbers}")
         if error is None and self.violations:
             shown = "\n".join(self.violations[:VIOLATIONS_SHOWN])
-            raise AssertionError(f"{len(self.violations)} violations; FAULT_SEED={seed()} replays them:\n{shown}")
+            raise AssertionError(f"{len(self.violations)} violations; {replay()} replays them:\n{shown}")
 
     def _save(self, seconds: float) -> None:
         folder = RESULTS / ("fault" if share() == 1 else "scratch/fault")

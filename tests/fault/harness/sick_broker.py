@@ -2,7 +2,8 @@
 
     with SickBroker(folder, flush="SYNC_FLUSH") as broker:
         broker.disk(sync_delay_s=2.0)      every sync takes that long
-        broker.disk(sync_errno=errno.EIO)  the next sync fails, those after it do not
+        broker.disk(sync_errno=errno.EIO)  the next sync of the log fails, those after it do not
+        broker.failed_at()                 when it did, by `time.monotonic`, which all processes share
         broker.disk()                      the disk is well again
 
 The process is the real one; only the port to the file system is wrapped, before anything opens it. It reads what is
@@ -32,6 +33,10 @@ class SickBroker(CometBroker):
         self.illness = self.dir / "illness.json"
         self.disk()
 
+    def failed_at(self) -> float:
+        """The moment just before the last failure was told to the broker."""
+        return float(_note_beside(self.illness).read_text())
+
     def disk(self, *, sync_delay_s: float = 0.0, sync_errno: int = 0) -> None:
         """From now on the disk is like this; an error comes once."""
         fresh = self.illness.with_suffix(".new")
@@ -53,6 +58,10 @@ class SickBroker(CometBroker):
         return {**super().environment(), "PYTHONPATH": os.pathsep.join(paths)}
 
 
+def _note_beside(illness: Path) -> Path:
+    return illness.with_suffix(".failed")
+
+
 def fall_ill(path: Path) -> None:
     """Make this process's syncs as the file says."""
     from cometmq.store.fs import OsFs
@@ -63,8 +72,10 @@ def fall_ill(path: Path) -> None:
     def sync(self: OsFs, fd: int) -> None:
         illness: dict[str, Any] = json.loads(path.read_bytes())
         time.sleep(illness["delay_s"])
-        if illness["errno"] and illness["mark"] not in failed:
+        of_log = Path(f"/proc/self/fd/{fd}").readlink().parent.name == "commitlog"
+        if illness["errno"] and of_log and illness["mark"] not in failed:
             failed.add(illness["mark"])
+            _note_beside(path).write_text(repr(time.monotonic()))
             raise OSError(illness["errno"], os.strerror(illness["errno"]))
         healthy(self, fd)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -41,14 +42,19 @@ class NothingServed(CometError):
 class Traffic:
     """What goes to a broker and comes from it, over its deaths."""
 
-    def __init__(self, ledger: Ledger, topic: str = TOPIC) -> None:
+    def __init__(
+        self, ledger: Ledger, topic: str = TOPIC, *, size: int = 300, in_flight_max: int = IN_FLIGHT_MAX
+    ) -> None:
         self.ledger = ledger
         self.topic = topic
+        self.size = size
+        self.in_flight_max = in_flight_max
         self.queues: list[Queue] = [(topic, queue_id) for queue_id in range(QUEUES)]
         self.violations: list[str] = []
         self.sent = self.acknowledged = 0
         self.sending_s = 0.0
         self.refusals: dict[int, int] = {}  # by code
+        self.remarks: Counter[str] = Counter()  # of refusals
         self.statuses: dict[int, int] = {}
         self._seen: dict[Queue, int] = dict.fromkeys(self.queues, 0)
 
@@ -70,12 +76,12 @@ class Traffic:
             with contextlib.suppress(PeerError):
                 channel = await connect(address, timeout_ms=TIMEOUT_MS)
                 while channel.is_open:
-                    for _ in range(BURST):
+                    for _ in range(min(BURST, self.in_flight_max)):
                         task = asyncio.ensure_future(self.send(channel))
                         under_way.add(task)
                         task.add_done_callback(under_way.discard)
                     await asyncio.sleep(BURST_EVERY_S)
-                    while len(under_way) >= IN_FLIGHT_MAX and channel.is_open:
+                    while len(under_way) >= self.in_flight_max and channel.is_open:
                         await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.sending_s += time.monotonic() - began
@@ -83,12 +89,12 @@ class Traffic:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def send(self, channel: Channel, size: int = 300) -> int:
+    async def send(self, channel: Channel, size: int = 0) -> int:
         """Send one message; the answer's code, or -1 if none came."""
         queue = self.queues[self.sent % QUEUES]
         name = f"m{self.sent}"
         self.sent += 1
-        body = name.encode().ljust(size, b".")
+        body = name.encode().ljust(size or self.size, b".")
         self.ledger.send(queue, name, body)
         request = SendMessageV2("senders", queue[0], "TBW102", QUEUES, queue[1], 0, 0, 0, f"UNIQ_KEY\x01{name}\x02")
         try:
@@ -102,6 +108,7 @@ class Traffic:
             self.violations += self.ledger.acknowledge(name, code, int(answer.ext["queueOffset"]))
         else:
             self.refusals[code] = self.refusals.get(code, 0) + 1
+            self.remarks[answer.remark or ""] += 1
         return code
 
     async def _read(self, address: str) -> None:
@@ -114,11 +121,16 @@ class Traffic:
                     self._seen[queue] += len(found)
                 await asyncio.sleep(BURST_EVERY_S)
 
-    async def check(self, address: str, *, whole: bool = True) -> list[str]:
-        """What is wrong with what the broker serves now; `whole` asks for all of it, not only for what is new."""
+    async def check(self, address: str, *, whole: bool = True, expired: bool = False) -> list[str]:
+        """What is wrong with what the broker serves now; `whole` asks for all of it, not only for what is new.
+
+        `expired` says that the oldest may be gone by the broker's own will, though never everything.
+        """
         channel = await connect(address, timeout_ms=TIMEOUT_MS)
         try:
             starts = {queue: 0 if whole else max(self._seen[queue] - 64, 0) for queue in self.queues}
+            if expired:
+                starts = {queue: await min_offset(channel, queue) for queue in self.queues}
             found = {queue: await read_queue(channel, queue, starts[queue]) for queue in self.queues}
         finally:
             channel.close()
@@ -126,6 +138,8 @@ class Traffic:
             self.violations += self.ledger.see(queue, messages)
             self._seen[queue] = starts[queue] + len(messages)
         faults, self.violations = self.violations + self.ledger.check(found, from_offsets=starts), []
+        if expired and self.acknowledged and not any(found.values()):
+            faults.append(f"of {self.acknowledged} acknowledged messages none is left")
         return faults
 
     async def grows(self) -> None:
@@ -143,25 +157,37 @@ class Traffic:
 
 async def pull(channel: Channel, queue: Queue, offset: int) -> list[Found]:
     """Up to 32 messages; none where there are none, or the topic is not there yet."""
+    return (await ask_for(channel, queue, offset))[1]
+
+
+async def ask_for(channel: Channel, queue: Queue, offset: int) -> tuple[int, list[Found]]:
+    """The answer's code, and up to 32 messages."""
     request = PullMessage("readers", *queue, offset, 32, PULL_WITH_SUBSCRIPTION, 0, 0, 0, subscription="*")
     answer = await channel.exchange(request.command(), timeout_ms=TIMEOUT_MS)
     if answer.code != ResponseCode.SUCCESS:
-        return []
-    return [
+        return int(answer.code), []
+    return 0, [
         Found(record.queue_offset, record.body.split(b".")[0].decode(errors="replace"), digest_of(record.body))
         for record in decode_records(bytes(answer.body), check_crc=True)
     ]
+
+
+async def min_offset(channel: Channel, queue: Queue) -> int:
+    """Of the first message; 0 where the topic was never made."""
+    try:
+        return int((await channel.call(GetMinOffset(*queue), timeout_ms=TIMEOUT_MS)).ext["offset"])
+    except PeerRefused:
+        return 0
 
 
 async def read_queue(channel: Channel, queue: Queue, offset: int) -> list[Found]:
     """Everything visible from `offset` on."""
     try:
         end = int((await channel.call(GetMaxOffset(*queue), timeout_ms=TIMEOUT_MS)).ext["offset"])
-        first = int((await channel.call(GetMinOffset(*queue), timeout_ms=TIMEOUT_MS)).ext["offset"])
     except PeerRefused:
         return []  # the topic was never made
     found: list[Found] = []
-    offset = max(offset, first)
+    offset = max(offset, await min_offset(channel, queue))
     while offset < end:
         more = await pull(channel, queue, offset)
         if not more:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from cometmq.broker.app import Broker, load_settings
 from cometmq.errors import CometError
+from cometmq.model import properties
 from cometmq.namesrv.app import NameServer
 from cometmq.namesrv.config import NamesrvConfig
 from cometmq.net.pool import Pool
 from cometmq.wire.command import Command
+from cometmq.wire.record import decode_records
+from cometmq.wire.requests.admin import CreateTopic
+from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, PullMessage
+from cometmq.wire.requests.send import SendMessageV2
 from cometmq.wire.schema import Header
 
+A, SLAVE, B = "broker-a", "broker-a-s", "broker-b"
+SUBSCRIBE = 4
 DEADLINE_S = 30.0
 SMALL = {
     "bindAddress": "127.0.0.1",
@@ -56,7 +66,7 @@ class Group:
         self._ports: dict[str, int] = {}
         self.pool = Pool()
 
-    async def start(self, name: str) -> Broker:
+    async def start(self, name: str, **more: str) -> Broker:
         """`broker-a`, `broker-a-s` or `broker-b`."""
         is_slave = name.endswith("-s")
         values = {
@@ -67,6 +77,7 @@ class Group:
             "brokerRole": "SLAVE" if is_slave else "ASYNC_MASTER",
             "storePathRootDir": str(self._folder / name),
             "listenPort": str(self._ports.get(name, 0)),
+            **more,
         }
         broker = Broker(load_settings(values))
         await broker.start()
@@ -105,3 +116,34 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
             except CometError:
                 pass
             await asyncio.sleep(0.05)
+
+
+async def send(brokers: Group, name: str, body: bytes, topic: str = "T", **more: str) -> None:
+    text = properties.render({"UNIQ_KEY": body.decode(), **more})
+    await brokers.ask(name, SendMessageV2("p", topic, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), body)
+
+
+async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    async def is_said() -> bool:
+        return any(words in one.getMessage() for one in caplog.records)
+
+    await until(is_said, words)
+
+
+async def make_topic(brokers: Group, *names: str) -> None:
+    for name in names:
+        await brokers.ask(name, CreateTopic("T", 1, 1, 6, "SINGLE_TAG"))
+
+
+async def count(brokers: Group, name: str, topic: str = "T") -> int:
+    return OffsetReply.read((await brokers.ask(name, GetMaxOffset(topic, 0))).ext).offset
+
+
+async def bodies(brokers: Group, name: str, topic: str = "T") -> list[bytes]:
+    answer = await exchange(brokers, name, PullMessage("look", topic, 0, 0, 32, SUBSCRIBE, 0, 0, 0, "*"))
+    return [record.body for record in decode_records(answer.body)]
+
+
+async def exchange(brokers: Group, name: str, request: PullMessage) -> Command:
+    channel = await brokers.pool.channel(brokers.running[name].address)
+    return await channel.exchange(request.command(), timeout_ms=20_000)

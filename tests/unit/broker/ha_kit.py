@@ -25,7 +25,7 @@ SEGMENT = 1 << 16
 SMALL = {
     "bindAddress": "127.0.0.1",
     "brokerIP1": "127.0.0.1",
-    "flushDiskType": "ASYNC_FLUSH",
+    "flushDiskType": "SYNC_FLUSH",
     "listenPort": "0",
     "mappedFileSizeCommitLog": str(SEGMENT),
     "maxHashSlotNum": "100",

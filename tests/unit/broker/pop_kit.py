@@ -15,7 +15,7 @@ from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Settle
 from cometmq.broker.groups import Groups
 from cometmq.broker.inner_messages import InnerMessage, InnerMessages
-from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.inner_reader import InnerRead, InnerReader
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop.acknowledging import Acknowledging
@@ -34,6 +34,7 @@ from cometmq.broker.timer.metrics import TimerMetrics
 from cometmq.broker.timer.service import TimerService
 from cometmq.broker.timer.stage import TIME_KEYS, TimerStage
 from cometmq.broker.topics import Topics
+from cometmq.errors import PeerUnreachable
 from cometmq.model import properties
 from cometmq.model.topic import TopicConfig
 from cometmq.net.routes import Call, Routes
@@ -177,6 +178,7 @@ class PopKit:
                 queue_id,
                 config.broker_name,
                 reader,
+                self._read_elsewhere,
                 self.retry_messages,
                 self.inflight,
                 self.topics,
@@ -190,6 +192,10 @@ class PopKit:
             )
             for queue_id in range(config.revive_queue_num)
         ]
+
+    @staticmethod
+    async def _read_elsewhere(broker_name: str, topic: str, queue_id: int, offset: int, count: int) -> InnerRead:
+        raise PeerUnreachable(f"{broker_name} is not here")
 
     def _start_timer(self, durability: Any) -> None:
         store, clock = self.store, self.clock

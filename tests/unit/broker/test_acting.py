@@ -3,26 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.unit.broker.group_kit import ACTING, Group, group, until
+import pytest
+from tests.unit.broker.group_kit import (
+    ACTING,
+    SLAVE,
+    SUBSCRIBE,
+    A,
+    B,
+    Group,
+    bodies,
+    count,
+    exchange,
+    group,
+    make_topic,
+    said,
+    send,
+    until,
+)
 
 from cometmq import Decision, Message, Producer
+from cometmq.broker.ha import metadata
+from cometmq.broker.ha.metadata import Metadata
 from cometmq.errors import PeerRefused
-from cometmq.model import properties
 from cometmq.model.names import HALF_TOPIC
 from cometmq.model.queue import MessageQueue
 from cometmq.net.pool import connect
+from cometmq.testing.chaos_proxy import ChaosProxy
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.cluster import decode_member_group
 from cometmq.wire.bodies.queues import QueuesToLock, decode_locked_queues
 from cometmq.wire.bodies.route import decode_route
 from cometmq.wire.codes import ResponseCode
-from cometmq.wire.command import Command
 from cometmq.wire.record import decode_records
-from cometmq.wire.requests.admin import CreateGroup, CreateTopic
+from cometmq.wire.requests.admin import (
+    CreateGroup,
+    CreateTopic,
+    DeleteTopicInBroker,
+    GetAllGroupConfig,
+    GetAllTopicConfig,
+)
 from cometmq.wire.requests.consume import (
     GetMaxOffset,
     OffsetReply,
@@ -33,39 +58,56 @@ from cometmq.wire.requests.consume import (
 )
 from cometmq.wire.requests.delay import GetAllDelayOffset
 from cometmq.wire.requests.members import LockBatchMq, UnlockBatchMq
-from cometmq.wire.requests.namesrv import GetBrokerMemberGroup, GetRouteInfo
-from cometmq.wire.requests.send import SendMessageV2
+from cometmq.wire.requests.namesrv import (
+    GetBrokerMemberGroup,
+    GetRouteInfo,
+    NotifyMinBrokerIdChange,
+    UnregisterBroker,
+)
 
-A, SLAVE, B = "broker-a", "broker-a-s", "broker-b"
-SUBSCRIBE, SUSPEND = 4, 2
-
-
-async def send(brokers: Group, name: str, body: bytes, topic: str = "T", **more: str) -> None:
-    text = properties.render({"UNIQ_KEY": body.decode(), **more})
-    await brokers.ask(name, SendMessageV2("p", topic, "TBW102", 1, 0, 0, time.time_ns() // 10**6, 0, text), body)
+SUSPEND = 2
 
 
-async def make_topic(brokers: Group, *names: str) -> None:
-    for name in names:
-        await brokers.ask(name, CreateTopic("T", 1, 1, 6, "SINGLE_TAG"))
+@pytest.fixture
+def quick_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slave asks for its master's tables all the time."""
+    monkeypatch.setattr(metadata, "EVERY_S", 0.1)
+    monkeypatch.setattr(metadata, "OFTEN_S", 0.1)
 
 
-async def count(brokers: Group, name: str, topic: str = "T") -> int:
-    return OffsetReply.read((await brokers.ask(name, GetMaxOffset(topic, 0))).ext).offset
+async def rounds(brokers: Group) -> None:
+    """A slave has had the time to ask for tables, and to greet its master again."""
+    asked: list[bool] = []
+    original = Metadata.ask
+    with pytest.MonkeyPatch.context() as patched:
+
+        async def ask(self: Metadata, *, everything: bool = True) -> None:
+            await original(self, everything=everything)
+            asked.append(everything)
+
+        patched.setattr(Metadata, "ask", ask)
+
+        async def often() -> bool:
+            return len(asked) > 25
+
+        await until(often, "the slave goes round")
 
 
-async def bodies(brokers: Group, name: str) -> list[bytes]:
-    answer = await exchange(brokers, name, PullMessage("look", "T", 0, 0, 32, SUBSCRIBE, 0, 0, 0, "*"))
-    return [record.body for record in decode_records(answer.body)]
+async def is_at_slave(brokers: Group, topic: str) -> bool:
+    table = fastjson.loads((await brokers.ask(SLAVE, GetAllTopicConfig())).body)["topicConfigTable"]
+    return topic in table
+
+
+async def offset_is(brokers: Group, name: str, consumers: str, offset: int | None) -> bool:
+    try:
+        reply = await brokers.ask(name, QueryConsumerOffset("T", 0, consumers, set_zero_if_not_found=False))
+    except PeerRefused:
+        return offset is None
+    return OffsetReply.read(reply.ext).offset == offset
 
 
 def pull(offset: int, flags: int = SUBSCRIBE, wait_ms: int = 0) -> PullMessage:
     return PullMessage("g", "T", 0, offset, 32, flags, 0, wait_ms, 0, "*")
-
-
-async def exchange(brokers: Group, name: str, request: PullMessage) -> Command:
-    channel = await brokers.pool.channel(brokers.running[name].address)
-    return await channel.exchange(request.command(), timeout_ms=20_000)
 
 
 async def master_and_slave(brokers: Group, messages: int, offsets: Mapping[str, int] | None = None) -> None:
@@ -175,6 +217,78 @@ async def test_a_new_topic_is_known_to_the_slave_as_soon_as_its_first_message(tm
         assert time.monotonic() - began < 9  # tables are copied every 10 s otherwise
 
 
+async def test_a_slave_that_refuses_a_log_takes_and_gives_nothing_else(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, quick_tables: None
+) -> None:
+    async with group(tmp_path, slaveReadEnable="true") as brokers:
+        await master_and_slave(brokers, 20, {"g": 0})
+        await brokers.ask(A, CreateTopic("Special", 3, 3, 6, "SINGLE_TAG"))
+        await until(lambda: is_at_slave(brokers, "Special"), "the slave knows the topic")
+        await brokers.stop(A)
+        await brokers.ask(SLAVE, UpdateConsumerOffset("T", "g", 0, 20))
+        shutil.rmtree(tmp_path / A)
+        await brokers.start(A)
+        await make_topic(brokers, A)
+        await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": "g"}))
+        for number in range(5):
+            await send(brokers, A, b"new%d" % number)
+        await said(caplog, "we have what it lost")
+        await rounds(brokers)
+        assert await is_at_slave(brokers, "Special")
+        with pytest.raises(PeerRefused):  # at 20, consumers would not hear the new ones
+            await brokers.ask(A, QueryConsumerOffset("T", 0, "g", set_zero_if_not_found=False))
+        assert not [one.message for one in caplog.records if "cannot copy" in one.message]
+
+
+async def test_no_offset_is_given_that_the_master_does_not_have(tmp_path: Path, quick_tables: None) -> None:
+    async with group(tmp_path, slaveReadEnable="true") as brokers:
+        await master_and_slave(brokers, 5, {"g": 1, "h": 1})
+        await brokers.stop(A)
+        await brokers.ask(SLAVE, UpdateConsumerOffset("T", "g", 0, 500))
+        await brokers.ask(SLAVE, UpdateConsumerOffset("T", "h", 0, 5))
+        await brokers.start(A)
+        await until(lambda: offset_is(brokers, A, "h", 5), "what the master has is given")
+        await rounds(brokers)
+        assert await offset_is(brokers, A, "g", 1)
+
+
+async def test_a_dead_master_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, quick_tables: None
+) -> None:
+    async with group(tmp_path) as brokers:
+        await master_and_slave_without_reads(brokers)
+        await until(lambda: is_at_slave(brokers, "T"), "the slave follows")
+        caplog.clear()
+        await brokers.stop(A)
+        await said(caplog, "not following the master")
+        await rounds(brokers)
+        assert len([one for one in caplog.records if one.levelno >= logging.WARNING]) == 1
+
+
+async def test_a_topic_that_is_deleted_leaves_nothing_at_the_slave(tmp_path: Path, quick_tables: None) -> None:
+    async with group(tmp_path, **ACTING) as brokers:
+        await master_and_slave(brokers, 20, {"g": 20})
+        await until(lambda: offset_is(brokers, SLAVE, "g", 20), "the slave has the offset")
+        await brokers.ask(A, DeleteTopicInBroker("T"))
+
+        async def forgotten() -> bool:
+            return not await is_at_slave(brokers, "T") and await count(brokers, SLAVE) == 0
+
+        await until(forgotten, "the slave forgets the topic")
+        await until(lambda: offset_is(brokers, SLAVE, "g", None), "the slave forgets the offset")
+        await make_topic(brokers, A)
+        for number in range(25):
+            await send(brokers, A, b"new%d" % number)
+
+        async def copied() -> bool:
+            return await count(brokers, SLAVE) == 25 and await bodies(brokers, SLAVE) == await bodies(brokers, A)
+
+        await until(copied, "the slave has the new messages")
+        await brokers.stop(A)
+        await brokers.start(A)
+        assert await offset_is(brokers, A, "g", None), "the slave has no older offset to give"
+
+
 async def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
     async with group(tmp_path) as brokers:
         await master_and_slave_without_reads(brokers)
@@ -282,6 +396,108 @@ async def test_open_transactions_are_asked_about_by_another_master(tmp_path: Pat
         passed = await brokers.ask(A, QueryConsumerOffset(HALF_TOPIC, 0, "CID_RMQ_SYS_TRANS"))
         assert OffsetReply.read(passed.ext).offset == 1  # the master does not ask about it again
         assert (await bodies(brokers, A)).count(b"half") + (await bodies(brokers, B)).count(b"half") == 1
+
+
+async def test_a_slave_does_not_act_beside_a_living_master(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A name server that has just started, or that the master cannot reach, knows the slave only."""
+    async with group(tmp_path, **{**ACTING, "registerNameServerPeriod": "60000"}) as brokers:
+        await acting_group(brokers)
+        await send(brokers, A, b"early", DELAY="1")
+        await replicated(brokers, "SCHEDULE_TOPIC_XXXX")
+        master = brokers.running[A].address
+        namesrv = await brokers.pool.channel(brokers.name_server.address)
+        await namesrv.call(UnregisterBroker(A, master, "DefaultCluster", 0))
+        await said(caplog, "the master lives")
+        await until(lambda: _has(brokers, A, {b"early"}), "the master delivers")
+        await send(brokers, A, b"late", DELAY="2")
+        await replicated(brokers, "SCHEDULE_TOPIC_XXXX", 1)
+        await brokers.stop(A)
+        await until(lambda: _has(brokers, B, {b"late"}), "the slave acts for a master that is gone")
+        assert await bodies(brokers, B) == [b"late"]
+
+
+async def test_a_slave_that_lags_does_what_its_log_does_not_show_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master says how far it is while the stream stands still: what it did since has not come here."""
+    monkeypatch.setattr("cometmq.broker.ha.metadata.OFTEN_S", 0.1)
+    monkeypatch.setattr("cometmq.broker.ha.metadata.EVERY_S", 0.1)
+    quick = {"transactionCheckInterval": "300", "transactionTimeOut": "300"}
+    async with group(tmp_path, **ACTING, **quick) as brokers:
+        master = await brokers.start(A)
+        async with ChaosProxy(master.ha_address) as proxy:
+            await brokers.start(SLAVE, haMasterAddress=proxy.address)
+            await brokers.start(B)
+            await make_topic(brokers, A, B)
+            await send(brokers, A, b"level", DELAY="2")
+            await send(brokers, A, b"timed", TIMER_DELAY_MS="2000")
+            await send(brokers, A, b"half", TRAN_MSG="true", PGROUP="tp")
+            for topic, queue_id in (("SCHEDULE_TOPIC_XXXX", 1), ("rmq_sys_wheel_timer", 0), (HALF_TOPIC, 0)):
+                await replicated(brokers, topic, queue_id)
+            proxy.swallows = True
+            namesrv = brokers.name_server.address
+            async with Producer("tp", namesrv=namesrv, checker=lambda _: Decision.COMMIT) as producer:
+                await producer.send(Message("T", b"plain"))  # to the one as to the other
+                await producer.send(Message("T", b"plain"))
+                await until(lambda: _has(brokers, A, {b"level", b"timed", b"half"}), "the master has done all")
+                await until(lambda: passed(brokers, HALF_TOPIC), "the master knows the transaction to be over")
+                for number in range(2):  # tables are copied one after the other: in the next round all are
+                    await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": f"mark{number}"}))
+                    await until(lambda name=f"mark{number}": knows_group(brokers, SLAVE, name), "tables were copied")
+                await brokers.stop(A)
+                await until(lambda: _has(brokers, B, {b"level", b"timed", b"half"}), "the slave had it done again")
+
+
+async def test_what_the_master_delivered_is_not_repeated_however_late_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cometmq.broker.ha.metadata.OFTEN_S", 0.1)
+    monkeypatch.setattr("cometmq.broker.ha.metadata.EVERY_S", 0.1)
+    async with group(tmp_path, **ACTING, timerFlushIntervalMs="3600000") as brokers:
+        await acting_group(brokers)
+        await send(brokers, A, b"soon", TIMER_DELAY_MS="500")
+        await send(brokers, A, b"later", TIMER_DELAY_MS="6000")
+        await replicated(brokers, "T")
+        for number in range(3):
+            await brokers.ask(A, CreateGroup(), fastjson.dumps({"groupName": f"mark{number}"}))
+            await until(lambda name=f"mark{number}": knows_group(brokers, SLAVE, name), "tables were copied")
+        await brokers.stop(A)
+        await until(lambda: _has(brokers, B, {b"later"}), "the slave acts")
+        assert await bodies(brokers, B) == [b"later"]
+
+
+async def test_a_slave_that_is_told_otherwise_for_a_moment_repeats_nothing(tmp_path: Path) -> None:
+    """News of the group come by several ways, and old ones last: it ends what it does and begins again."""
+    many = 300
+    async with group(tmp_path, **ACTING) as brokers:
+        await acting_group(brokers)
+        await asyncio.gather(*(send(brokers, A, b"t%d" % n, TIMER_DELAY_MS="5000") for n in range(many)))
+        await asyncio.gather(*(send(brokers, A, b"h%d" % n, TRAN_MSG="true", PGROUP="tp") for n in range(many)))
+        for topic in ("rmq_sys_wheel_timer", HALF_TOPIC):
+            await replicated(brokers, topic)
+        await brokers.stop(A)
+        for topic in (HALF_TOPIC, "T"):
+            await until(lambda topic=topic: has_count(brokers, topic, many // 10), "the slave is in the midst of it")
+            await brokers.ask(SLAVE, NotifyMinBrokerIdChange(0, min_broker_addr="127.0.0.1:1"))
+            assert await count(brokers, B, topic) < many, "it is not in the midst of it any more"
+        for topic in ("T", HALF_TOPIC):
+            await until(lambda topic=topic: has_count(brokers, topic, many), "the slave brings all")
+        await asyncio.sleep(1.5)  # time for a repetition
+        for topic in ("T", HALF_TOPIC):
+            assert await count(brokers, B, topic) <= many + 2, "what was under way, each time it ended"
+
+
+async def has_count(brokers: Group, topic: str, wanted: int) -> bool:
+    return await count(brokers, B, topic) >= wanted
+
+
+async def passed(brokers: Group, topic: str) -> bool:
+    asked = await brokers.ask(A, QueryConsumerOffset(topic, 0, "CID_RMQ_SYS_TRANS"))
+    return OffsetReply.read(asked.ext).offset > 0
+
+
+async def knows_group(brokers: Group, name: str, wanted: str) -> bool:
+    return wanted in fastjson.loads((await brokers.ask(name, GetAllGroupConfig())).body)["subscriptionGroupTable"]
 
 
 async def test_in_strict_mode_a_queue_is_locked_by_most_replicas(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cometmq.broker.acting.duties import Duties
 from cometmq.broker.acting.group import BrokerGroup, Change
 from cometmq.broker.acting.reading_place import ReadingPlace
+from cometmq.broker.acting.standing_in import StandingIn
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.delay.progress import DelayOffsets
 from cometmq.broker.timer.elsewhere import Elsewhere
@@ -70,6 +73,59 @@ def test_a_master_hears_of_nobody_before_it() -> None:
     assert (group.alive, group.others) == (3, [SLAVE, "10.0.0.3:1"])
 
 
+class Heard:
+    """A stream that is there or not, and says something or not."""
+
+    def __init__(self) -> None:
+        self.source: str | None = MASTER
+        self.connected = self.says_something = True
+
+    def hears(self, within_s: float) -> bool:
+        return self.says_something
+
+    def told(self, ha_address: str | None, master_address: str | None) -> None:
+        pass
+
+
+def standing_in() -> tuple[StandingIn, BrokerGroup, Duties, Heard]:
+    group, heard, duties = slave()[0], Heard(), Duties()
+
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    duties.add("working", work)
+    return StandingIn(BrokerConfig(enable_remote_escape=True), group, duties, heard), group, duties, heard
+
+
+async def test_a_slave_acts_only_while_its_master_is_silent_too(caplog: pytest.LogCaptureFixture) -> None:
+    standing, group, duties, heard = standing_in()
+    group.listed({1: SLAVE})
+    standing.look()
+    assert group.is_first and not duties.are_done
+    assert [one.message for one in caplog.records if "the master lives" in one.message], "said in words"
+    for silent, connected in ((True, True), (False, True), (True, False)):
+        heard.says_something, heard.connected = not silent, connected
+        standing.look()
+        assert duties.are_done == silent
+    group.listed({0: MASTER, 1: SLAVE})
+    assert not duties.are_done
+    group.listed({1: SLAVE})
+    assert duties.are_done
+    await duties.close()
+
+
+async def test_a_master_that_says_it_is_here_is_believed_before_its_stream_is(caplog: pytest.LogCaptureFixture) -> None:
+    standing, group, duties, heard = standing_in()
+    heard.says_something = heard.connected = False
+    group.listed({1: SLAVE})
+    assert duties.are_done
+    group.on_master("10.0.0.1:2", MASTER)
+    standing.look()
+    assert not duties.are_done
+    assert not [one for one in caplog.records if "the master lives" in one.message], "nobody knows that yet"
+    await duties.close()
+
+
 def place(group: BrokerGroup, *, read: bool = True, checks: bool = False) -> ReadingPlace:
     is_slave = group.own_id != 0
     return ReadingPlace(BrokerConfig(slave_read_enable=read), group, is_slave=is_slave, checks_offsets=checks)
@@ -111,7 +167,7 @@ def test_a_slave_serves_nobody_unless_it_may() -> None:
 
 
 def delay_offsets(folder: Path, *, keeps_ahead: bool) -> DelayOffsets:
-    log: Any = SimpleNamespace(written_offset=0, flushed_offset=0)
+    log: Any = SimpleNamespace(written_offset=0, flushed_offset=0, next_offset=lambda *queue: 9)
     made = DelayOffsets(TableFile(OsFs(), str(folder / "delayOffset.json")), log, SystemClock(), 1)
     made.keeps_ahead = keeps_ahead
     made.advance(1, 7)
@@ -136,6 +192,8 @@ def test_a_master_that_comes_back_takes_what_is_ahead(tmp_path: Path) -> None:
     master = delay_offsets(tmp_path, keeps_ahead=False)
     master.take_back(table(**{"1": 5, "2": 4}))
     assert master.current == {1: 7, 2: 4}
+    master.take_back(table(**{"2": 50}))  # with messages that the master lost
+    assert master.current == {1: 7, 2: 9}
     with pytest.raises(ProtocolError):
         master.take_back(b"{}")
 

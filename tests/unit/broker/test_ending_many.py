@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -156,9 +157,12 @@ async def test_patient_ones_wait_where_they_stand(broker: StartBroker) -> None:
 async def test_patient_ones_are_stored_again_now_and_then(broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cometmq.broker.transaction.checks.PATIENT_COPY_MS", 50)
     async with broker(transactionCheckMax="1", **FAST) as (running, channel):
-        waiting = await begin(channel, "patient", age_ms=OLD_MS, more=PATIENT)
+        waiting = await begin(channel, "patient", more=PATIENT)
         await bodies(channel, 4, HALF_TOPIC)
         copies = await stored(channel, HALF_TOPIC)
+        born_ms, *times_ms = [copies[0].born_time_ms, *(one.store_time_ms for one in copies)]
+        gaps = [(after - before, before - born_ms) for before, after in pairwise(times_ms)]
+        assert all(stood > max(50, age) for stood, age in gaps), "each stands for as long as it was old"
         assert {one.properties.get("TRAN_PREPARED_QUEUE_OFFSET") for one in copies[1:]} == {str(waiting.half_offset)}
         member, asked = await producer(running.address)
         record = decode_record((await asked.get()).body)
@@ -167,3 +171,15 @@ async def test_patient_ones_are_stored_again_now_and_then(broker: StartBroker, m
         assert await bodies(channel, 1) == ["patient"]
         assert await stored(channel, CHECK_MAX_TIME_TOPIC) == []
         member.close()
+
+
+@pytest.mark.parametrize("bound", ["PATIENT_LOG_MAX", "PATIENT_BEHIND_MAX"])
+async def test_patient_ones_do_not_stay_far_behind(
+    broker: StartBroker, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """By their age they would be stored again in a minute; the next start and other producers need it sooner."""
+    monkeypatch.setattr("cometmq.broker.transaction.checks.PATIENT_COPY_MS", 50)
+    monkeypatch.setattr(f"cometmq.broker.transaction.checks.{bound}", 0)
+    async with broker(**FAST) as (_, channel):
+        await begin(channel, "patient", age_ms=OLD_MS, more=PATIENT)
+        await bodies(channel, 4, HALF_TOPIC)

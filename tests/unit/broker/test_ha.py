@@ -21,6 +21,7 @@ from cometmq.store.fs import OsFs
 from cometmq.wire import fastjson
 from cometmq.wire.batch import encode_batch
 from cometmq.wire.codes import ResponseCode
+from cometmq.wire.ha import Hello, encode_hello, encode_report
 from cometmq.wire.requests.admin import CreateGroup, CreateTopic, GetAllGroupConfig, GetAllTopicConfig
 from cometmq.wire.requests.consume import QueryConsumerOffset, UpdateConsumerOffset
 from cometmq.wire.requests.delay import GetAllDelayOffset
@@ -177,7 +178,7 @@ async def test_a_slave_in_sync_flush_reports_only_what_is_on_its_disk(
 
     async with group(tmp_path) as brokers:
         master = await brokers.start(0, **{**TWO, "brokerRole": role})
-        await brokers.start(1, flushDiskType="SYNC_FLUSH")
+        await brokers.start(1)
         await brokers.caught_up(master)
         channel = await brokers.channel(master)
         monkeypatch.setattr(OsFs, "sync", held_up)
@@ -283,16 +284,80 @@ def test_a_slave_counts_once() -> None:
     assert replicas.replicated(150) == 0
 
 
-def test_a_slave_that_says_who_it_is_takes_the_place_of_its_older_connection() -> None:
+def test_what_a_slave_said_over_an_older_connection_counts_no_more() -> None:
     replicas = Replicas(HaConfig(in_sync_replicas=2))
     older = replicas.join("10.0.0.7")
-    assert replicas.name(older, 1) is None
+    assert replicas.name(older, 1) == []
     older.acknowledged = 50
     other = replicas.join("10.0.0.7")
-    assert replicas.name(other, 2) is None
+    assert replicas.name(other, 2) == []
     assert older.counted == 50, "it has a name: another connection casts no doubt on it"
     newer = replicas.join("10.0.0.7")
-    assert replicas.name(newer, 1) is older
+    assert replicas.name(newer, 1) == [older]
+    assert replicas.replicated(50) == 0
+    older.sent = older.acknowledged = 60
+    assert replicas.replicated(60) == 60, "it lives: it is another slave"
+
+
+async def test_two_slaves_with_one_id_are_both_served_and_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0)
+        await brokers.start(1)
+        await brokers.caught_up(master)
+        await brokers.start(2, brokerId="1")
+        await brokers.caught_up(master, 2)
+        await until(lambda: said(caplog, "two slaves say brokerId=1: 127.0.0.1:"))
+        await brokers.send(master, 20)
+        await brokers.caught_up(master, 2)
+        assert log_bytes(brokers.store(1)) == log_bytes(brokers.store(2)) == log_bytes(brokers.store(0))
+        assert len(said(caplog, "two slaves say")) == 1
+        assert len(said(caplog, ": is at offset ")) == 2, "nobody throws the other out"
+
+
+def said(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
+    return [one.message for one in caplog.records if words in one.message]
+
+
+async def test_an_older_connection_that_is_silent_is_closed_without_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0, haHousekeepingInterval="60000")
+        host, _, port = master.ha_address.rpartition(":")
+        silent, writer = await asyncio.open_connection(host, int(port))
+        writer.write(encode_hello(Hello(1, from_first=True)) + encode_report(0))
+        await until(lambda: said(caplog, ": is at offset 0"))
+        await brokers.start(1)
+        async with asyncio.timeout(30):
+            await silent.read()
+        writer.close()
+        await brokers.caught_up(master)
+        assert not said(caplog, "two slaves say") and not said(caplog, "silent")
+
+
+@pytest.mark.parametrize(("least", "answered"), [("1", "answered FLUSH_SLAVE_TIMEOUT"), ("2", "refused")])
+async def test_the_last_slave_that_is_needed_is_missed_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, least: str, answered: str
+) -> None:
+    async with group(tmp_path) as brokers:
+        master = await brokers.start(0, **TWO, minInSyncReplicas=least)
+        slave = await brokers.start(1)
+        second = await brokers.start(2)
+        await brokers.caught_up(master, 2)
+        await second.stop()
+        await brokers.caught_up(master, 1)
+        assert not said(caplog, "slave(s) follow")
+        await slave.stop()
+        await until(lambda: said(caplog, "0 slave(s) follow, and an acknowledgement needs 1"))
+        assert f"sends are {answered} until" in said(caplog, "slave(s) follow")[0]
+        await brokers.start(1)
+        await until(lambda: said(caplog, "1 slave(s) follow again"))
+        await master.stop()
+        assert len(said(caplog, "slave(s) follow")) == 2
 
 
 def test_a_slave_far_behind_is_not_in_sync() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.offsets import Offsets
+from cometmq.errors import ProtocolError
 from cometmq.wire import fastjson
 from cometmq.wire.bodies.offsets import encode_offsets
 
@@ -64,6 +67,22 @@ def test_removing_by_topic_and_by_group_takes_whole_names() -> None:
     offsets.remove_group("g")
     assert offsets.groups_of("tt") == {"gg"}
     assert offsets.to_json()["pullOffsetTable"] == {"tt@gg": {0: 2}}
+
+
+def test_a_slave_forgets_what_the_master_has_no_more_unless_it_was_committed_here() -> None:
+    offsets = offsets_of()
+    offsets.commit("g", "deleted", 0, 20)
+    offsets.committed_here = {}
+    offsets.commit("new", "t", 0, 3)
+    offsets.follow(b'{"offsetTable":{"t@g":{0:5}}}')
+    assert offsets.to_json()["offsetTable"] == {"t@g": {0: 5}, "t@new": {0: 3}}
+    for body in (b"{}", b"[]", b'{"offsetTable":[]}', b'{"offsetTable":{"t@g":7}}', b'{"offsetTable":{"t@g":{"x":1}}}'):
+        with pytest.raises(ProtocolError):
+            offsets.follow(body)
+    assert offsets.to_json()["offsetTable"] == {"t@g": {0: 5}, "t@new": {0: 3}}
+    offsets.remove_topic("t")
+    offsets.follow(b'{"offsetTable":{}}')
+    assert offsets.to_json()["offsetTable"] == {}, "what is removed is not given back either"
 
 
 def test_the_version_moves_with_every_500th_commit() -> None:

@@ -85,7 +85,7 @@ async def test_a_nearly_full_disk_is_seen_and_heals(broker: StartBroker, monkeyp
         healthy = OsFs.used_ratio
         monkeypatch.setattr(OsFs, "used_ratio", lambda fs, path: 0.97)
         await until(channel, ("disk full", "0"))
-        assert "nearly full" in (await told(channel))["cometmq.store.why"]
+        assert "the disk is full: " in (await told(channel))["cometmq.store.why"]
         monkeypatch.setattr(OsFs, "used_ratio", healthy)
         await until(channel, ("writable", "0"))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.store.kit import SEGMENT_SIZE, HandClock, bodies, open_small, send, settle
+from tests.unit.store.kit import SEGMENT_SIZE, START_MS, HandClock, bodies, open_small, send, settle
 
 from cometmq.cli import main
 from cometmq.errors import StoreError, StoreNotWritable
@@ -58,6 +58,9 @@ def content(root: Path) -> dict[str, bytes]:
 
 
 def check(root: Path, *more: str) -> int:
+    topics = root / "config" / "topics.json"
+    topics.parent.mkdir(exist_ok=True)
+    topics.write_text("{}")
     config = root.with_name(f"{root.name}.conf")
     config.write_text("maxHashSlotNum=16\nmaxIndexNum=64\nmappedFileSizeCommitLog=4096\n")
     return main(["store", "check" if not more else "repair", str(root), "-c", str(config), *more[1:]])
@@ -105,6 +108,17 @@ def test_a_byte_of_the_last_messages_flips(tmp_path: Path, clean: bool, hit: int
         (root / "abort").touch()
     opens_for_reading_only(root, places[hit].physical_offset)
     is_mended(root, 4, {hit})
+
+
+def test_a_spoilt_store_time_makes_no_others_leftovers(tmp_path: Path) -> None:
+    """No checksum covers it; those behind it are older than it says, and synced all the same."""
+    places = made(tmp_path, 10, clean=False)
+    spoil(tmp_path, places[2], at=56, data=(START_MS + 3_600_000).to_bytes(8))
+    spoil(tmp_path, places[5])
+    store = open_small(tmp_path)
+    (found,) = store.damages
+    assert (found.start, found.end) == (places[5].physical_offset, places[6].physical_offset)
+    store.close()
 
 
 @pytest.mark.parametrize("java", [False, True], ids=["comet", "java"])
@@ -208,11 +222,11 @@ def test_files_behind_damage_are_proof_without_a_checkpoint(tmp_path: Path, chec
     else:
         as_java_leaves_it(root, older)
     spoil(root, places[3])
-    opens_for_reading_only(root, places[3].physical_offset)
     store = open_small(root)
     (found,) = store.damages
     assert found.end == places[4].physical_offset  # those behind it in the same file are there
-    store.close()
+    store.abandon()
+    opens_for_reading_only(root, places[3].physical_offset)
     is_mended(root, 80, {3})
 
 
@@ -271,15 +285,18 @@ def test_a_kill_that_tore_nothing_cuts_nothing(tmp_path: Path, caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("bit", range(96))
-def test_one_unit_that_is_spoilt_is_no_proof(tmp_path: Path, bit: int) -> None:
+def test_one_unit_that_is_spoilt_is_no_proof(tmp_path: Path, bit: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A Java store, stopped: the last unit of a queue names a place that is not in the log."""
-    made(tmp_path, 10, clean=True)
-    as_java_leaves_it(tmp_path)
-    (path,) = tmp_path.glob("consumequeue/T/0/*")
+    root = tmp_path / "store"
+    made(root, 10, clean=True)
+    as_java_leaves_it(root)
+    (path,) = root.glob("consumequeue/T/0/*")
     data = bytearray(path.read_bytes())
     data[180 + bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
-    store = open_small(tmp_path)
+    check(root)
+    assert "ok   commitlog" in capsys.readouterr().out
+    store = open_small(root)
     assert store.writable and len(bodies(store)) == 10
     store.close()
 

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.store.kit import HandClock, bodies, open_small, send, settle
 
 from cometmq.errors import StoreNotWritable
+from cometmq.store.fs import Buffer
 from cometmq.testing.faulty_fs import FaultyFs
 
 
@@ -59,6 +60,26 @@ def test_short_writes_are_finished(tmp_path: Path) -> None:
     send(store, b"x" * 500)
     fs.cut_writes(1, 7, 88)
     settle(store)
+    assert bodies(store) == [b"x" * 500]
+    store.close()
+
+
+def test_the_count_of_a_short_write_is_not_believed(tmp_path: Path) -> None:
+    class Lying(FaultyFs):
+        lies = 0
+
+        def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
+            if self.lies and len(data) > 500:
+                self.lies = 0
+                return 7  # and nothing is written
+            return super().pwrite(fd, data, offset)
+
+    fs = Lying()
+    store = open_small(tmp_path, fs)
+    send(store, b"x" * 500)
+    fs.lies = 1
+    settle(store)
+    assert not fs.lies
     assert bodies(store) == [b"x" * 500]
     store.close()
 

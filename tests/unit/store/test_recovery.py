@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -390,3 +391,19 @@ def test_a_file_that_was_being_made_is_removed(tmp_path: Path, length: int) -> N
     unfinished.write_bytes(b"\x00" * (length - 1) + b"x")
     with pytest.raises(StoreError, match="restore the file"):
         open_small(tmp_path)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_store_times_go_on_where_the_clock_was_set_back_by_a_month(tmp_path: Path, clean: bool) -> None:
+    """So far ahead of the clock, a store time would else count as damaged."""
+    clock = HandClock()
+    clock.ms = int(time.time() * 1000) + 40 * 24 * 3_600_000
+    store = open_small(tmp_path, clock=clock)
+    latest_ms = send(store, b"before").store_time_ms
+    settle(store)
+    store.maintain(thorough=True)
+    store.close() if clean else store.abandon()
+    clock.ms = int(time.time() * 1000)
+    store = open_small(tmp_path, clock=clock)
+    assert send(store, b"after").store_time_ms == latest_ms
+    store.close()

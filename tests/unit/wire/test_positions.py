@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cometmq.errors import ProtocolError
-from cometmq.wire.bodies.positions import Position, pack_positions, unpack_positions
+from cometmq.wire.bodies.positions import Position, PositionsPacker, pack_positions, unpack_positions
 
 OFFSETS = st.integers(0, (1 << 63) - 1)
 PLACES = st.lists(st.builds(Position, OFFSETS, OFFSETS), max_size=20)
@@ -20,6 +20,15 @@ def test_they_come_back(places: list[Position]) -> None:
     data = pack_positions(places)
     assert unpack_positions(data, 20) == places
     assert unpack_positions(memoryview(data)) == places
+
+
+@given(st.lists(PLACES, max_size=4))
+def test_packed_in_parts_they_are_the_same(parts: list[list[Position]]) -> None:
+    packer = PositionsPacker()
+    for part in parts:
+        packer.add(part)
+    places = [one for part in parts for one in part]
+    assert packer.packed() == packer.packed() == pack_positions(places)
 
 
 @given(PLACES)

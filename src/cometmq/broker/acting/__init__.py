@@ -5,6 +5,7 @@
     handlers.py        what brokers and NameServers tell
     reading_place.py   whom a consumer is told to ask next
     given_back.py      offsets that were committed at a slave
+    standing_in.py     when a slave acts
     duties.py          what a slave does in its master's stead
     bridge.py          … by sending messages to another master of the cluster
     returning.py       a master that comes back
@@ -15,30 +16,17 @@ Mirrors: the parts of BrokerController that `enableSlaveActingMaster` switches o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cometmq.broker.acting.given_back import GivenBack
-from cometmq.broker.acting.group import Change
 from cometmq.broker.acting.handlers import GroupHandlers
 from cometmq.broker.acting.returning import Returning
+from cometmq.broker.acting.standing_in import LOOK_EVERY_S, Follower, StandingIn, settled
 from cometmq.broker.housekeeping import Job
 
 if TYPE_CHECKING:
     from cometmq.broker.core import Core
-
-
-LOOK_EVERY_S: Final = 0.3
-
-
-class Follower(Protocol):
-    """What follows the master's log (`broker/ha`)."""
-
-    master_address: str | None
-
-    @property
-    def connected(self) -> bool: ...
-
-    def told(self, ha_address: str | None, master_address: str | None) -> None: ...
 
 
 def install(core: Core) -> None:
@@ -54,36 +42,13 @@ def install(core: Core) -> None:
 
 def stand_by(core: Core, follower: Follower, wake_readers: Callable[[], None]) -> None:
     """Let a slave see whether its master is there, and act for it while it is not."""
-    group, duties = core.group, core.duties
-    group.link_is_up = lambda: follower.connected
-    core.closing.push_async_callback(duties.close)
-    core.closing.push_async_callback(GivenBack(core.offsets, lambda: follower.master_address).close)
-
-    def master_is_here(ha_addr: str | None, addr: str | None) -> None:
-        duties.end()
-        follower.told(ha_addr, addr)
-
-    def changed(change: Change) -> None:
-        if group.is_first:
-            core.offsets.data_version.advance(core.clock.now_ms())  # a Java master takes a younger table only
-        if group.is_first and core.config.enable_remote_escape:
-            duties.begin()
-        else:
-            duties.end()
-        if change.master_is_back:
-            follower.told(change.ha_addr, change.min_addr)
-
-    was_there = True
-
-    def look() -> None:
-        nonlocal was_there
-        was_there, before = group.master_is_there, was_there
-        if was_there and not before:
-            wake_readers()  # they waited here because there was nobody else to ask
-
-    core.jobs.append(Job("looking for the master", LOOK_EVERY_S, look))
-    group.on_master = master_is_here
-    group.on_change.append(changed)
+    core.closing.push_async_callback(core.duties.close)
+    core.closing.push_async_callback(GivenBack(core.offsets, lambda: follower.source).close)
+    core.duties.settled = partial(settled, core.store, follower)
+    standing_in = StandingIn(core.config, core.group, core.duties, follower)
+    standing_in.on_first = lambda: core.offsets.data_version.advance(core.clock.now_ms())  # Java takes a younger only
+    standing_in.on_master_back = wake_readers  # they waited here because there was nobody else to ask
+    core.jobs.append(Job("looking for the master", LOOK_EVERY_S, standing_in.look))
 
 
 async def come_back(core: Core) -> None:

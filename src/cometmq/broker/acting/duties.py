@@ -1,8 +1,9 @@
 """What a slave does in its master's stead, while it is the first of its group and may let messages escape.
 
-A capability adds a coroutine (`add`). It is begun when the slave becomes the first, cancelled when it is that no more,
-and begun anew after a fault. It reads the log, which is its master's, and never writes to it: what is due goes to
-another master of the cluster through the bridge.
+A capability adds a coroutine (`add`). It is begun when the slave becomes the first, once what the master still sent is
+`settled` in its log, where it reads what is left to do. It is cancelled when the slave is the first no more, which may
+be for a moment only, and begun anew after a fault: what it has done it must not forget meanwhile. It reads the log,
+which is its master's, and never writes to it: what is due goes to another master of the cluster through the bridge.
 
 Mirrors: BrokerController.changeSpecialServiceStatus, of a slave.
 """
@@ -25,6 +26,7 @@ class Duties:
     """Begun and ended together."""
 
     def __init__(self) -> None:
+        self.settled: Callable[[], Awaitable[None]] | None = None
         self._duties: list[tuple[str, Duty]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
@@ -45,6 +47,8 @@ class Duties:
     async def _do(self, name: str, duty: Duty) -> None:
         while True:
             try:
+                if self.settled is not None:
+                    await self.settled()
                 await duty()
                 return
             except Exception:

@@ -4,6 +4,9 @@ A slave copies its master's offsets again and again, and would so forget what wa
 what is ahead of the master's, and here it is committed there as a consumer would do it, so that a Java master takes it
 too. What the master has taken, the next copy of its table shows.
 
+Nothing is given to a master whose log ours does not follow (`SlaveSide.source`), nor an offset beyond what it has: a
+master that lost messages would have its consumers skip as many new ones.
+
 Mirrors: nothing; upstream's slave forgets them (SlaveSynchronize.syncConsumerOffset).
 """
 
@@ -16,7 +19,7 @@ from collections.abc import Callable
 from cometmq.broker.offsets import SEPARATOR, Offsets
 from cometmq.errors import CometError, PeerRefused
 from cometmq.net.pool import Pool
-from cometmq.wire.requests.consume import UpdateConsumerOffset
+from cometmq.wire.requests.consume import GetMaxOffset, OffsetReply, UpdateConsumerOffset
 
 log = logging.getLogger("cometmq.broker")
 
@@ -24,9 +27,9 @@ log = logging.getLogger("cometmq.broker")
 class GivenBack:
     """Of a slave."""
 
-    def __init__(self, offsets: Offsets, master: Callable[[], str | None]) -> None:
+    def __init__(self, offsets: Offsets, source: Callable[[], str | None]) -> None:
         self._offsets = offsets
-        self._master = master
+        self._source = source
         self._pool = Pool()
         self._task: asyncio.Task[None] | None = None
         offsets.committed_here = {}
@@ -37,14 +40,20 @@ class GivenBack:
             self._task = asyncio.create_task(self._give(), name="giving offsets back")
 
     async def _give(self) -> None:
-        address = self._master()
+        address = self._source()
         if address is None:
             return
         for (key, queue_id), offset in list((self._offsets.committed_here or {}).items()):
             topic, _, group = key.partition(SEPARATOR)
             try:
                 channel = await self._pool.channel(address)
-                await channel.call(UpdateConsumerOffset(topic, group, queue_id, offset))
+                end = OffsetReply.read((await channel.call(GetMaxOffset(topic, queue_id))).ext).offset
+                if self._source() != address:
+                    return
+                if offset <= end:
+                    await channel.call(UpdateConsumerOffset(topic, group, queue_id, offset))
+                else:
+                    log.info("the master has no offset %d of %s, queue %d: %d is its last", offset, key, queue_id, end)
             except PeerRefused as refused:
                 log.info("the master does not take offset %d of %s, queue %d: %s", offset, key, queue_id, refused)
             except CometError:

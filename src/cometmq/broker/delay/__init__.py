@@ -40,7 +40,7 @@ def install(core: Core) -> None:
 
     core.jobs.append(Job("saving delay offsets", config.flush_delay_offset_interval / 1000, core.role.job(save)))
     core.routes.add(DelayHandlers(progress))
-    core.replicated.append(Replicated("delay offsets", GetAllDelayOffset(), progress.follow))
+    core.replicated.append(Replicated("delay offsets", GetAllDelayOffset(), progress.follow, of_the_log=True))
     core.taken_back.append(Replicated("delay offsets", GetAllDelayOffset(), progress.take_back))
 
     def told() -> dict[str, str]:

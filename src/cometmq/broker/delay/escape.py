@@ -59,9 +59,8 @@ class DelayEscape:
         self._held_up: dict[int, str] = {}  # level → why
 
     async def run(self) -> None:
-        since = self._progress.delivered_before
-        marks = () if since is None else delivered_since(self._store, since, DELAY_SOURCE)
-        delivered = {mark.physical_offset for mark in marks}
+        since = self._progress.delivered_before or 0  # the whole log, if the master has never said how far it is
+        delivered = {mark.physical_offset for mark in delivered_since(self._store, since, DELAY_SOURCE)}
         while True:
             for level in self._levels:
                 while await self._escape_some(level, delivered):

@@ -22,6 +22,7 @@ from cometmq.broker.replicated import read_table, whole_rows
 from cometmq.broker.saved import Saved, Table
 from cometmq.clock import Clock
 from cometmq.model.data_version import DataVersion
+from cometmq.model.names import SCHEDULE_TOPIC
 from cometmq.store.engine import Store
 
 GROWTH_MAX: Final = 16 << 20  # bytes of log after which the file is written even if nothing was delivered
@@ -107,7 +108,8 @@ class DelayOffsets(Saved):
 
     def take_back(self, body: bytes) -> None:
         """A slave that acted for us says how far it is; what it delivered is not delivered again."""
-        for level, offset in whole_rows(read_table(body, "offsetTable")[0]).items():
+        for level, told in whole_rows(read_table(body, "offsetTable")[0]).items():
+            offset = min(told, self._store.next_offset(SCHEDULE_TOPIC, level - 1))  # beyond are messages that we lost
             if offset > self.current.get(level, 0):
                 self.current[level] = self._safe[level] = offset
                 self.mark()

@@ -14,6 +14,7 @@ Mirrors: org.apache.rocketmq.store.ha, org.apache.rocketmq.broker.slave.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from cometmq.broker.core import Core
@@ -24,6 +25,7 @@ from cometmq.broker.ha.metadata import Metadata
 from cometmq.broker.ha.slave import SlaveSide
 from cometmq.broker.replicated import Replicated
 from cometmq.broker.role import SYNC_MASTER
+from cometmq.model.names import stored_topic_fault
 from cometmq.net.pool import Pool
 from cometmq.wire.requests.admin import GetAllGroupConfig, GetAllTopicConfig
 from cometmq.wire.requests.consume import GetAllConsumerOffset
@@ -40,6 +42,17 @@ def install_master(core: Core, config: HaConfig) -> MasterSide:
     return master
 
 
+def follow_topics(core: Core, body: bytes) -> None:
+    """Have the topics that the master has; of one that it has deleted nothing is left here either."""
+    before = [topic.name for topic in core.topics]
+    core.topics.follow(body)
+    for name in before:
+        if name not in core.topics and not core.topics.is_system(name):
+            core.offsets.remove_topic(name)
+            if stored_topic_fault(name) is None:
+                core.store.delete_topic(name)
+
+
 def install_slave(core: Core, config: HaConfig) -> SlaveSide:
     """Follow a master; whoever hears who it is says so with `told`."""
     pool = Pool()
@@ -47,12 +60,12 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
     followed = core.store.follow()
     slave = SlaveSide(config, core.config.broker_id, core.store, core.durability, followed, pool, core.clock)
     tables = [
-        Replicated("topics", GetAllTopicConfig(), core.topics.follow),
+        Replicated("topics", GetAllTopicConfig(), partial(follow_topics, core)),
         Replicated("groups", GetAllGroupConfig(), core.groups.follow),
-        Replicated("consumer offsets", GetAllConsumerOffset(), core.offsets.follow),
+        Replicated("consumer offsets", GetAllConsumerOffset(), core.offsets.follow, of_the_log=True),
         *core.replicated,
     ]
-    metadata = Metadata(tables, pool, lambda: slave.master_address)
+    metadata = Metadata(tables, pool, slave, lambda: core.store.written_offset)
     slave.before_connect = metadata.ask
 
     def go_on() -> None:
@@ -61,6 +74,7 @@ def install_slave(core: Core, config: HaConfig) -> SlaveSide:
 
     followed.wait_for_topics(core.topics.__contains__, metadata.ask_soon)
     metadata.on_topics = go_on
+    core.durability.on_confirmed.append(metadata.log_has_grown)
     slave.start()
     metadata.start()
     core.closing.push_async_callback(slave.close)

@@ -6,6 +6,9 @@
     then            bytes as soon as they may be seen, in transfers of `haTransferBatchSize`; a heartbeat after
                     `haSendHeartbeatInterval` of silence. A slave silent for `haHousekeepingInterval` is dropped
 
+A slave that comes again may leave an older connection behind, which is silent and is closed soon. One that goes on
+speaking is another slave with the same brokerId: both are served, and that is warned of.
+
 Under SYNC_FLUSH only what is on our disk is sent, so no crash of ours leaves a slave with bytes that we lost.
 What waits in a connection is bounded (`net.stream`); what is old is read from disk by a thread, never by the loop.
 
@@ -35,6 +38,7 @@ log = logging.getLogger("cometmq.ha")
 SLAVES_MAX: Final = 64
 TICK_S: Final = 0.5
 PUSH_MAX: Final = 1 << 20  # bytes for one slave before the others have their turn
+ALIVE_S: Final = 1.0  # who speaks twice, so long apart, lives: what a dead connection left in the network comes at once
 
 
 class Link:
@@ -53,12 +57,16 @@ class Link:
         self._loading = False
         self._push_waits = False  # another turn of the loop will go on
         self.read_at = self.written_at = self._loop.time()
+        self._successor: Link | None = None  # it came later and says the same brokerId
+        self._spoke_beside_at = 0.0
         stream.on_data, stream.on_writable, stream.on_close = self._heard, self.push, self._gone
 
     # --- listening
 
     def _heard(self, data: bytes) -> None:
         self.read_at = self._loop.time()
+        if self._successor is not None:
+            self._speak_beside(self._successor)
         try:
             said = self._decoder.feed(data)
         except ProtocolError as fault:
@@ -74,6 +82,17 @@ class Link:
                 self.replica.acknowledged = min(word, self.next)
         if self.next is not None:
             self._side.advance()
+
+    def succeeded_by(self, successor: Link) -> None:
+        """Another connection says that it is our slave's."""
+        self._successor, self._spoke_beside_at = successor, 0.0
+
+    def _speak_beside(self, other: Link) -> None:
+        self._spoke_beside_at = self._spoke_beside_at or self.read_at
+        if self.read_at - self._spoke_beside_at > ALIVE_S and not other.stream.closed.done():
+            self._successor = None
+            twins = f"two slaves say brokerId={self.replica.broker_id}: {self.stream.peer} and {other.stream.peer}"
+            self._side.complain(self.stream.host, f"{twins}. Give each its own: consumers find only one of them now")
 
     def _ask(self, offset: int) -> None:
         """The first report: where the slave is."""
@@ -155,7 +174,9 @@ class Link:
     def tick(self, now: float) -> None:
         """A heartbeat if we were silent, the end if the slave was."""
         config = self._side.config
-        if (now - self.read_at) * 1000 > config.ha_housekeeping_interval:
+        if self._successor is not None and (now - self.read_at) * 1000 > 2 * config.ha_send_heartbeat_interval:
+            self.stream.close()
+        elif (now - self.read_at) * 1000 > config.ha_housekeeping_interval:
             self.drop(f"it was silent for {now - self.read_at:.0f} s")
         elif self.next is not None and (now - self.written_at) * 1000 > config.ha_send_heartbeat_interval:
             if self.stream.is_writable and not self._loading:
@@ -188,6 +209,7 @@ class MasterSide:
         self._ahead: dict[tuple[str, int], None] = {}  # hosts and offsets that are not ours, at most SLAVES_MAX
         self._server: asyncio.Server | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._has_enough: bool | None = None  # slaves; None until they have been here
         if waits:
             durability.wait_for_slaves(config.slave_timeout)
             if self.replicas.least > 1:
@@ -216,17 +238,33 @@ class MasterSide:
         self.advance()
 
     def name(self, link: Link, broker_id: int) -> None:
-        """A slave says who it is: its older connection is gone, though we may not know it yet."""
+        """A slave says who it is."""
         older = self.replicas.name(link.replica, broker_id)
-        for other in list(self.links):
-            if other.replica is older:
-                other.stream.close()
-                self.gone(other)
+        for other in self.links:
+            if other.replica in older:
+                other.succeeded_by(link)
 
     def advance(self) -> None:
         """Somebody came, went or has more: tell those who wait."""
         if self._waits:
             self._durability.replicated(self.replicas.replicated(self.store.written_offset))
+            self._count()
+
+    def _count(self) -> None:
+        """Say so when the last slave that is needed goes, and when it is back."""
+        replicas, here = self.replicas, self.replicas.following
+        has_enough, had_enough = 1 + here >= replicas.floor, self._has_enough
+        if has_enough == had_enough or not (has_enough or had_enough):
+            return
+        self._has_enough = has_enough
+        if not has_enough:
+            refused = "refused" if 1 + here < replicas.least else "answered FLUSH_SLAVE_TIMEOUT"
+            log.warning(
+                "%d slave(s) follow, and an acknowledgement needs %d: sends are %s until one is back",
+                here, replicas.floor - 1, refused,
+            )  # fmt: skip
+        elif had_enough is not None:
+            log.warning("%d slave(s) follow again: sends are acknowledged as before", here)
 
     def gone(self, link: Link) -> None:
         if link in self.links:
@@ -275,6 +313,7 @@ class MasterSide:
                 async with asyncio.timeout(self.config.slave_timeout / 1000):
                     await self._durability.safe(self.store.written_offset)
         self._durability.wait_for_no_slave()
+        self._waits = False
         for link in list(self.links):
             link.stream.close()
         if self._server is not None:

@@ -4,13 +4,15 @@
     in_sync        brokers, this one counted, that are at most `haMaxGapNotInSync` behind
     needed         inSyncReplicas; with enableAutoInSyncReplicas as many of them as are in sync, but never fewer than
                    minInSyncReplicas
+    floor          fewer than so many brokers, and nothing is acknowledged that waits: inSyncReplicas; with
+                   enableAutoInSyncReplicas minInSyncReplicas
     least          brokers that must be in sync, or messages are refused before they are stored: minInSyncReplicas. With
                    enableSlaveActingMaster as many as are needed, as in the original
 
-A slave counts once, however many connections it has. One that says who it is (CometMQ's does) takes the place of its
-older connection. Java's does not: when another connection comes from its address, it counts again only when it
+A slave counts once, however many connections it has. When another connection comes that may be of the same slave (of
+its brokerId; from its address, where it does not say who it is, as Java's), the older one counts again only when it
 acknowledges something that was sent to it after that. What a connection that is dead without our knowing has said
-before is then worth nothing, and two slaves of one machine are two.
+before is then worth nothing, and two slaves are two, on one machine or by mistake with one brokerId.
 
 Mirrors: GroupTransferService, DefaultHAService.inSyncReplicasNums, CommitLog.calcNeedAckNums.
 """
@@ -36,6 +38,10 @@ class Replica:
         self.acknowledged = NOTHING
         self.doubted = NOTHING
 
+    def doubt(self) -> None:
+        """Count nothing of what it has said so far."""
+        self.doubted = max(self.sent, self.acknowledged)
+
     @property
     def counted(self) -> int:
         """How far this slave surely is."""
@@ -49,24 +55,32 @@ class Replicas:
         self._config = config
         strict = acting and not config.enable_auto_in_sync_replicas
         self.least = config.in_sync_replicas if strict else config.min_in_sync_replicas
+        self.floor = config.min_in_sync_replicas if config.enable_auto_in_sync_replicas else config.in_sync_replicas
         self._replicas: list[Replica] = []
 
     def __len__(self) -> int:
         return len(self._replicas)
+
+    @property
+    def following(self) -> int:
+        """How many connections have said where they are."""
+        return sum(one.acknowledged != NOTHING for one in self._replicas)
 
     def join(self, host: str) -> Replica:
         """A connection from `host`."""
         replica = Replica(host)
         for other in self._replicas:
             if other.host == host and other.broker_id is None:
-                other.doubted = max(other.sent, other.acknowledged)
+                other.doubt()
         self._replicas.append(replica)
         return replica
 
-    def name(self, replica: Replica, broker_id: int) -> Replica | None:
-        """It says who it is; returns its older connection, which is to be closed."""
-        older = next((one for one in self._replicas if one.broker_id == broker_id), None)
+    def name(self, replica: Replica, broker_id: int) -> list[Replica]:
+        """It says who it is; returns the older connections that said the same."""
+        older = [one for one in self._replicas if one.broker_id == broker_id and one is not replica]
         replica.broker_id = broker_id
+        for one in older:
+            one.doubt()
         return older
 
     def leave(self, replica: Replica) -> None:

@@ -2,7 +2,8 @@
 
 Before it opens the stream it asks the master, over the ordinary port, what it is (`Peer`), and for the last message
 that both must have. A log that is not the beginning of the master's is never gone on with: the slave says why, and
-tries again, for an operator may change the master.
+tries again, for an operator may change the master. Until it follows, nothing is taken from that master or given to it
+(`source`): not its tables either.
 
     report    what is as safe here as the flush mode promises: under SYNC_FLUSH, what is on the disk. The first one
               asks; then one for each batch that has become safe, and one each `haSendHeartbeatInterval`
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -70,6 +72,9 @@ class SlaveSide:
         self._loop = asyncio.get_running_loop()
         self._ha_address = config.ha_master_address
         self.master_address: str | None = None  # the ordinary one
+        self.source: str | None = None  # the same while our log is known to be the beginning of that master's
+        self._greeted = asyncio.Event()  # the last greeting has been answered, or failed
+        self._answered_at = -math.inf
         self.before_connect: Callable[[], Awaitable[None]] | None = None
         self.on_connect: list[Callable[[], None]] = []
         self._stream: Stream | None = None
@@ -77,7 +82,7 @@ class SlaveSide:
         self._fault: CometError | None = None
         self._safe = followed.end
         self._changed = asyncio.Event()
-        self._complaint = ""
+        self._complaint = self._notice = ""
         self._read_at = self._written_at = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -113,6 +118,17 @@ class SlaveSide:
     def connected(self) -> bool:
         return self._stream is not None
 
+    def hears(self, within_s: float) -> bool:
+        """Whether anything came from the master within this time, or within two heartbeats if that is longer."""
+        heard_at = self._answered_at if self._stream is None else max(self._answered_at, self._read_at)
+        within_s = max(within_s, 2 * self._config.ha_send_heartbeat_interval / 1000)
+        return self._loop.time() - heard_at <= within_s
+
+    async def settled_source(self) -> str | None:
+        """`source`, after a greeting that is due."""
+        await self._greeted.wait()
+        return self.source
+
     def status(self) -> FollowerStatus:
         passed_ms = self._clock.now_ms() - round(self._loop.time() * 1000)  # from the loop's time to that of the day
         return FollowerStatus(
@@ -129,6 +145,8 @@ class SlaveSide:
             try:
                 if self._ha_address is not None:
                     await self._follow(self._ha_address)
+                else:
+                    self._greeted.set()
             except CometError as fault:
                 self._complain(str(fault))
             except Exception:
@@ -148,12 +166,24 @@ class SlaveSide:
     # --- before the stream
 
     async def _follow(self, address: str) -> None:
-        end = await self._settle()
-        peer = None if self.master_address is None else await self._greet(self.master_address, end)
-        if self.before_connect is not None:
-            await self.before_connect()
+        master_address = self.master_address
+        try:
+            end = await self._settle()
+            peer = None if master_address is None else await self._greet(master_address, end)
+        finally:
+            self._greeted.set()
+        self.source = master_address
+        try:
+            if self.before_connect is not None:
+                await self.before_connect()
+            await self._follow_from(end, address, peer)
+        finally:
+            self.source = None
+            self._greeted.clear()
+
+    async def _follow_from(self, end: int, address: str, peer: Peer | None) -> None:
         if end == 0 and (peer is None or not peer.extension):
-            self._complain_once_empty(peer)
+            self._warn_of_last_file(peer)
         stream = await connect(address, timeout_s=CONNECT_S)
         self._decoder, self._fault, self._safe = TransferDecoder(), None, end
         self._read_at = self._loop.time()
@@ -173,12 +203,15 @@ class SlaveSide:
         if self._fault is not None:
             raise self._fault
 
-    def _complain_once_empty(self, peer: Peer | None) -> None:
-        who = "a Java one" if peer is not None else "not known by its ordinary address, only by haMasterAddress"
-        self._complain(
-            f"(it is followed, but:) the master is {who}, so an empty slave gets the last file of its log only; copy "
-            "its store folder first if older messages are wanted here"
+    def _warn_of_last_file(self, peer: Peer | None) -> None:
+        who = "is a Java one" if peer is not None else "is known by haMasterAddress only"
+        notice = (
+            f"the master {self._ha_address} {who}: as we are empty, it sends the last file of its log only. If older "
+            "messages are wanted here, copy its store folder first"
         )
+        if notice != self._notice:
+            self._notice = notice
+            log.warning("%s", notice)
 
     async def _settle(self) -> int:
         """Make safe what came, and drop a record of which only the beginning did."""
@@ -191,6 +224,7 @@ class SlaveSide:
         """Ask the master what it is, and whether our log is the beginning of its own."""
         channel = await self._pool.channel(master_address)
         answer = await channel.call(GetBrokerHaStatus(), timeout_ms=ASK_MS)
+        self._answered_at = self._loop.time()
         peer = decode_peer(answer.body)
         size = self._store.config.mapped_file_size_commit_log
         if peer.segment_size and peer.segment_size != size:
@@ -232,8 +266,8 @@ class SlaveSide:
     # --- the stream
 
     async def _watch(self, stream: Stream, address: str) -> None:
-        config = self._config
-        while not stream.closed.done() and address == self._ha_address:
+        config, followed = self._config, (address, self.source)
+        while not stream.closed.done() and followed == (self._ha_address, self.master_address):
             await asyncio.wait([stream.closed], timeout=TICK_S)
             now = self._loop.time()
             if (now - self._read_at) * 1000 > config.ha_housekeeping_interval:

@@ -98,7 +98,7 @@ class RuntimeInfo:
             "commitLogMaxOffset": str(store.written_offset),
             "dispatchBehindBytes": str(store.dispatch_behind_bytes),
             "dispatchMaxBuffer": "0",
-            "earliestMessageTimeStamp": str(store.earliest_message_time_ms),
+            "earliestMessageTimeStamp": str(store.store_times_ms[0]),
             "remainHowManyDataToFlush": readable(store.written_offset - store.flushed_offset),
             "remainTransientStoreBufferNumbs": str(_NO_POOL),
         }

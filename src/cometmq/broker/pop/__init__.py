@@ -6,6 +6,7 @@
     places.py          where a group goes on in a queue, and where a new one starts
     inflight.py        how many messages a group holds, where that is limited
     buffer.py          between handing out and committing the offset; merges acknowledgements in memory
+    at_slave.py        the same at a slave that acts for its master, all of it in memory
     revive_log.py      checkpoints and acknowledgements on their way through the timer into the revive topic
     revive.py          reads the revive topic, and brings back what was not acknowledged
     window.py          … the checkpoints it holds meanwhile, and those it has no room for
@@ -28,7 +29,8 @@ from cometmq.broker.core import Core
 from cometmq.broker.housekeeping import Job
 from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop.acknowledging import Acknowledging
-from cometmq.broker.pop.buffer import PopBuffer
+from cometmq.broker.pop.at_slave import PopsAtSlave
+from cometmq.broker.pop.buffer import Books, PopBuffer
 from cometmq.broker.pop.checks import Checks
 from cometmq.broker.pop.inflight import Inflight
 from cometmq.broker.pop.long_polling import ANY_QUEUE
@@ -52,8 +54,13 @@ def install(core: Core) -> None:
     core.saved.append(order_infos)
     topic = revive_topic(config.broker_cluster_name)
     revive_log = ReviveLog(topic, config.revive_queue_num, core.messages, store_host, clock)
-    buffer = PopBuffer(config, revive_log, core.offsets, core.durability, clock)
-    inflight = Inflight(config, core.offsets, clock)
+    buffer: Books
+    if core.role.is_slave:
+        buffer = at_slave = PopsAtSlave(config, core.offsets, clock)
+        core.duties.add("serving pops", at_slave.serve)
+    else:
+        buffer, at_slave = PopBuffer(config, revive_log, core.offsets, core.durability, clock), None
+    inflight = Inflight(config, core.offsets, clock, counts=not core.role.is_slave)
     checks = Checks(config, core.topics, core.groups)
     places = Places(config, core.offsets, buffer, order_infos, store)
     readers = ThreadPoolExecutor(COLD_READERS, "cometmq-pop-read")
@@ -94,6 +101,8 @@ def install(core: Core) -> None:
         pops.notify_all_queues(topic, group, queue_id)
 
     inflight.on_freed = notify_finished
+    if at_slave is not None:
+        at_slave.on_visible = notify_finished
     core.routes.add(popping, looking, acknowledging)
     core.offsets.on_reset.append(notify_moved)
     core.offsets.on_removed.append(order_infos.removed)
@@ -122,6 +131,7 @@ def install(core: Core) -> None:
             queue_id,
             config.broker_name,
             core.reader,
+            core.bridge.read,
             retry_messages,
             inflight,
             core.topics,

@@ -18,7 +18,7 @@ from typing import Final
 from cometmq.broker.durability import Durability
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import ILLEGAL, OrderInfos
-from cometmq.broker.pop.buffer import PopBuffer
+from cometmq.broker.pop.buffer import Books
 from cometmq.broker.pop.checkpoint import Ack, CheckPoint, MergeKey
 from cometmq.broker.pop.checks import Checks, null_field, refusing_with
 from cometmq.broker.pop.handle import Receipt, read_receipt
@@ -47,7 +47,7 @@ class Acknowledging:
         self,
         checks: Checks,
         offsets: Offsets,
-        buffer: PopBuffer,
+        buffer: Books,
         inflight: Inflight,
         revive_log: ReviveLog,
         order_infos: OrderInfos,
@@ -200,6 +200,8 @@ class Acknowledging:
         reply = ChangeInvisibleTimeReply(now_ms, invisible_ms, receipt.revive_queue)
         if group is None or receipt.revive_queue not in self._revive_log:
             return reply  # a receipt that no pop gave: nothing to change
+        if self._buffer.prolong(topic, group, queue_id, offset, now_ms + invisible_ms):
+            return reply
         point = CheckPoint(
             topic,
             group,

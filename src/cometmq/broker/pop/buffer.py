@@ -20,7 +20,7 @@ import itertools
 import logging
 from collections import deque
 from collections.abc import Collection
-from typing import Final
+from typing import Final, Protocol
 
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.durability import Durability
@@ -36,6 +36,37 @@ LEEWAY_MS: Final = 1_500  # nothing new is merged so shortly before a checkpoint
 RETRY_AFTER_MS: Final = 1_000
 
 QueueKey = tuple[str, str, int]  # topic, group, queue id
+
+
+class Books(Protocol):
+    """Who knows what is out: this buffer at a master, `at_slave` at a slave."""
+
+    def check(self) -> None:
+        """Raise if nobody may pop here now."""
+
+    def is_full(self, topic: str, group: str, queue_id: int) -> bool: ...
+
+    def latest(self, topic: str, group: str, queue_id: int) -> int: ...
+
+    def overdue(self, topic: str, group: str, queue_id: int) -> int | None:
+        """A message that is to be handed out again from its own queue."""
+
+    def add(self, point: CheckPoint, revive_queue: int, next_offset: int) -> None: ...
+
+    def skip(self, topic: str, group: str, queue_id: int, next_offset: int) -> None: ...
+
+    def forget(self, topic: str, group: str, queue_id: int) -> None: ...
+
+    def acknowledge(self, ack: Ack) -> bool: ...
+
+    def drop(self, topic: str, group: str, queue_id: int, offsets: Collection[int]) -> None: ...
+
+    def prolong(self, topic: str, group: str, queue_id: int, offset: int, until_ms: int) -> bool:
+        """Keep a message out for longer; False if that is to be written."""
+
+    def tick(self) -> None: ...
+
+    def flush(self) -> None: ...
 
 
 class Entry:
@@ -70,6 +101,21 @@ class PopBuffer:
     def __len__(self) -> int:
         """Checkpoints that are not written yet."""
         return len(self._leaving)
+
+    def check(self) -> None:
+        """A master always serves."""
+
+    def is_full(self, topic: str, group: str, queue_id: int) -> bool:
+        return False  # what is out stands in files
+
+    def overdue(self, topic: str, group: str, queue_id: int) -> int | None:
+        return None  # it comes back by the retry topic
+
+    def drop(self, topic: str, group: str, queue_id: int, offsets: Collection[int]) -> None:
+        """Nothing is handed out again from here."""
+
+    def prolong(self, topic: str, group: str, queue_id: int, offset: int, until_ms: int) -> bool:
+        return False
 
     def latest(self, topic: str, group: str, queue_id: int) -> int:
         """Where the last pop in line ended; -1 if none is in line."""

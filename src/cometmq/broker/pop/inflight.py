@@ -25,8 +25,8 @@ Freed = Callable[[str, str, int], None]  # topic, group, queue id
 class Inflight:
     """Counts by topic, group and queue; `on_freed` hears of queues that may be popped again."""
 
-    def __init__(self, config: BrokerConfig, offsets: Offsets, clock: Clock) -> None:
-        self._is_on = config.enable_pop_message_threshold
+    def __init__(self, config: BrokerConfig, offsets: Offsets, clock: Clock, *, counts: bool = True) -> None:
+        self._is_on = counts and config.enable_pop_message_threshold
         self._count_max = config.pop_inflight_message_threshold
         self._started_ms = clock.now_ms()
         self._counts: dict[tuple[str, str, int], int] = {}

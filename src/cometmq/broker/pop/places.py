@@ -16,7 +16,7 @@ from typing import Final
 from cometmq.broker.config import BrokerConfig
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import OrderInfos
-from cometmq.broker.pop.buffer import PopBuffer
+from cometmq.broker.pop.buffer import Books
 from cometmq.model.names import RETRY_PREFIX
 from cometmq.store.engine import Store
 from cometmq.store.reader import ReadStatus
@@ -28,7 +28,7 @@ class Places:
     """Looks up and starts offsets of pop."""
 
     def __init__(
-        self, config: BrokerConfig, offsets: Offsets, buffer: PopBuffer, order_infos: OrderInfos, store: Store
+        self, config: BrokerConfig, offsets: Offsets, buffer: Books, order_infos: OrderInfos, store: Store
     ) -> None:
         self._by_memory = config.init_pop_offset_by_check_msg_in_mem
         self._offsets = offsets
@@ -51,7 +51,10 @@ class Places:
         return max(offset, self._buffer.latest(topic, group, queue_id))
 
     def seen_offset(self, topic: str, group: str, queue_id: int) -> int:
-        """The same for who only looks: nothing is started."""
+        """The same for who only looks, or what is to be handed out again before: nothing is started."""
+        again = self._buffer.overdue(topic, group, queue_id)
+        if again is not None:
+            return again
         offset = self._offsets.query(group, topic, queue_id)
         if offset is None:
             offset = self._store.min_offset(topic, queue_id)

@@ -19,7 +19,7 @@ from cometmq.broker.offsets import Offsets
 from cometmq.broker.order_info import OrderInfos
 from cometmq.broker.pop import handle
 from cometmq.broker.pop.answers import Part, Pop, PopAnswers, header_of
-from cometmq.broker.pop.buffer import PopBuffer
+from cometmq.broker.pop.buffer import Books
 from cometmq.broker.pop.checkpoint import CheckPoint
 from cometmq.broker.pop.checks import Checks, refusing_with, wanted
 from cometmq.broker.pop.inflight import Inflight
@@ -62,7 +62,7 @@ class Popping:
         topics: Topics,
         offsets: Offsets,
         places: Places,
-        buffer: PopBuffer,
+        buffer: Books,
         inflight: Inflight,
         order_infos: OrderInfos,
         store: Store,
@@ -134,6 +134,7 @@ class Popping:
         if now_ms - request.born_time - request.poll_time > LATE_MS_MAX:
             raise RequestRefused("POLLING_TIMEOUT", f"the broker[{config.broker_ip1}] pop message is timeout too much")
         self._checks.broker("pop")
+        self._buffer.check()
         if request.max_msg_nums > COUNT_MAX:
             raise RequestRefused(
                 "INVALID_PARAMETER", f"the broker[{config.broker_ip1}] pop message's num is greater than {COUNT_MAX}"
@@ -216,7 +217,17 @@ class Popping:
         if room <= 0:
             pop.rest_count += store.max_offset(topic, queue_id) - offset
             return
+        again = None if request.order else self._buffer.overdue(topic, group, queue_id)
+        if again is None and self._buffer.is_full(topic, group, queue_id):
+            pop.held_back_count += store.max_offset(topic, queue_id) - offset
+            return
+        if again is not None:
+            offset, room = again, 1
         found = self._read(pop, topic, queue_id, offset, room)
+        if again is not None and found is not None and list(found.offsets[:1]) != [again]:
+            self._buffer.drop(topic, group, queue_id, [again])  # it is gone, or not wanted any more
+            pop.rest_count += 1
+            return
         if found is not None and found.status in _MISPLACED:
             offset = found.next_offset
             self._offsets.commit(group, topic, queue_id, offset)
@@ -231,7 +242,7 @@ class Popping:
                 self._offsets.commit(group, topic, queue_id, found.next_offset)
             else:
                 self._buffer.skip(topic, group, queue_id, found.next_offset)
-        pop.rest_count += found.max_offset - found.next_offset
+        pop.rest_count += found.max_offset - max(found.next_offset, self._buffer.latest(topic, group, queue_id))
 
     def _read(self, pop: Pop, topic: str, queue_id: int, offset: int, room: int) -> ReadResult | None:
         """What is wanted of a queue; None if that would have to be asked of a disk first."""

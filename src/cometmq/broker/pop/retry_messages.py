@@ -6,7 +6,7 @@ How often that may happen is for the client or the proxy to decide, as upstream:
 
 A batch that was stored as one record comes again as its messages, since retry topics are of the plain kind; the
 original never brings it again. What the store refuses (larger than `maxMessageSize` by now) gets a checkpoint of its
-own, for later.
+own, for later; so do messages of another broker's checkpoint that cannot be read now.
 
 Mirrors: PopReviveService.reviveRetry, addRetryTopicIfNotExist, rePutCK.
 """
@@ -27,7 +27,6 @@ from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
 from cometmq.errors import CometError, MessageRefused, RequestRefused
 from cometmq.model import properties
-from cometmq.store.append import Appended
 from cometmq.wire.record import Record
 
 log = logging.getLogger("cometmq.broker")
@@ -68,8 +67,7 @@ class RetryMessages:
         try:
             singles = plain_messages(record)
         except RequestRefused as refusal:
-            placed = self._put_again_later(point, record.queue_offset, refusal)
-            self._end_offset = placed.physical_offset + placed.size
+            self.put_again_later(point, [record.queue_offset], refusal)
             return
         for single in singles:
             self._put(point, single)
@@ -95,27 +93,32 @@ class RetryMessages:
         try:
             placed = self._messages.put(message)
         except (MessageRefused, RequestRefused) as refusal:
-            placed = self._put_again_later(point, record.queue_offset, refusal)
-        self._end_offset = placed.physical_offset + placed.size
+            self.put_again_later(point, [record.queue_offset], refusal)
+        else:
+            self._end_offset = placed.physical_offset + placed.size
 
-    def _put_again_later(self, point: CheckPoint, offset: int, refusal: CometError) -> Appended:
-        """A new checkpoint for one message that the store does not take, after a pause that grows."""
-        times = point.put_again
-        log.warning("%s, message %d of queue %d is not revived: %s", point.topic, offset, point.queue_id, refusal)
+    def put_again_later(self, point: CheckPoint, offsets: list[int], why: CometError) -> None:
+        """A new checkpoint for what cannot be stored now, after a pause that grows."""
+        times, first = point.put_again, offsets[0]
+        log.warning(
+            "%s queue %d: %d message(s) from %d on are not revived yet: %s",
+            point.topic, point.queue_id, len(offsets), first, why,
+        )  # fmt: skip
         pause_s = PUT_AGAIN_AFTER_S[min(times, len(PUT_AGAIN_AFTER_S) - 1)]
         later = CheckPoint(
             point.topic,
             point.group,
             point.queue_id,
-            offset,
+            first,
             point.pop_time_ms,
             self._clock.now_ms() - point.pop_time_ms + pause_s * 1000,
             point.broker_name,
-            [0],
+            [offset - first for offset in offsets],
             suspend=point.suspend,
             put_again=times + 1,
         )
-        return self._revive_log.put_checkpoint(later, offset % self._revive_log.queue_nums)
+        placed = self._revive_log.put_checkpoint(later, first % self._revive_log.queue_nums)
+        self._end_offset = placed.physical_offset + placed.size
 
     def _make_topic(self, topic: str, group: str) -> None:
         if topic in self._topics:

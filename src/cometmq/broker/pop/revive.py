@@ -8,6 +8,10 @@ kept as that of the group `CID_RMQ_SYS_REVIVE_GROUP`, and reading starts behind 
 
 Time is what the messages say (`TIMER_DELIVER_MS`), so a timer that is late makes nobody's message come back twice;
 only a queue in which nothing comes, while the timer is not late and has not been for a while, follows the clock.
+
+A checkpoint may be of another broker: a slave that acted for it has sent it here. Its messages are then read from that
+broker; while nobody there answers, or its topic is not here, it is put back for later. What stands at those offsets
+here is something else.
 Bounds: `PENDING_MAX` checkpoints in memory, shared out evenly to the readers of a broker, some 450 bytes each. Who has
 its share looks only for acknowledgements from there on, and reads the rest again later (`window`): the bound changes
 what is read, never what comes back.
@@ -19,11 +23,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Final
 
 from cometmq.broker.groups import Groups
-from cometmq.broker.inner_reader import InnerReader
+from cometmq.broker.inner_reader import InnerRead, InnerReader
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.pop.checkpoint import ACK_TAG, BATCH_ACK_TAG, CK_TAG, Ack, CheckPoint
 from cometmq.broker.pop.inflight import Inflight
@@ -32,7 +37,7 @@ from cometmq.broker.pop.retry_topic import REVIVE_GROUP, normal_topic
 from cometmq.broker.pop.window import Window
 from cometmq.broker.topics import Topics
 from cometmq.clock import Clock
-from cometmq.errors import CometError, ProtocolError
+from cometmq.errors import CometError, PeerError, PeerUnreachable, ProtocolError
 from cometmq.model import properties
 from cometmq.wire.record import Record
 
@@ -45,6 +50,8 @@ READ_COUNT: Final = 32
 SAFE_EVERY: Final = 64  # checkpoints and messages between two moves of the offset, each of which gives others a turn
 BUSY_PAUSE_S: Final = 0.1
 
+ReadElsewhere = Callable[[str, str, int, int, int], Awaitable[InnerRead]]  # broker, topic, queue, offset, count
+
 
 class Reviver:
     """Reads one revive queue."""
@@ -55,6 +62,7 @@ class Reviver:
         queue_id: int,
         broker_name: str,
         reader: InnerReader,
+        read_elsewhere: ReadElsewhere,
         retry_messages: RetryMessages,
         inflight: Inflight,
         topics: Topics,
@@ -71,6 +79,7 @@ class Reviver:
         self._queue_id = queue_id
         self._broker_name = broker_name
         self._reader = reader
+        self._read_elsewhere = read_elsewhere
         self._retry_messages = retry_messages
         self._inflight = inflight
         self._topics = topics
@@ -186,20 +195,32 @@ class Reviver:
         open_offsets = point.open_offsets()
         if not open_offsets:
             return 0
-        if normal_topic(point.topic, point.group) not in self._topics or self._groups.find(point.group) is None:
+        is_ours = not point.broker_name or point.broker_name == self._broker_name
+        is_known = normal_topic(point.topic, point.group) in self._topics and self._groups.find(point.group) is not None
+        if is_ours and not is_known:
             return 0
+        try:
+            if not is_known:
+                raise PeerUnreachable(f"it is of {point.broker_name}; its topic or the group {point.group} is not here")
+            await self._store_again(point, open_offsets, is_ours=is_ours)
+        except PeerError as fault:
+            self._retry_messages.put_again_later(point, point.open_offsets(), fault)
+        if is_ours:
+            self._inflight.done(point.topic, point.group, point.queue_id, point.pop_time_ms, len(open_offsets))
+        return len(open_offsets)
+
+    async def _store_again(self, point: CheckPoint, open_offsets: list[int], *, is_ours: bool) -> None:
+        read = self._reader.read if is_ours else partial(self._read_elsewhere, str(point.broker_name))
         for first, count in runs(open_offsets):
             at, end = first, first + count
             while at < end:
-                found = await self._reader.read(point.topic, point.queue_id, at, end - at)
+                found = await read(point.topic, point.queue_id, at, end - at)
                 for record in found.records:
                     self._retry_messages.put(point, record)
                     point.acknowledge(record.queue_offset)
                 if not found.records:
                     log.warning("%s queue %d: message %d is gone, not revived", point.topic, point.queue_id, at)
-                at = found.next_offset if found.records else at + 1
-        self._inflight.done(point.topic, point.group, point.queue_id, point.pop_time_ms, len(open_offsets))
-        return len(open_offsets)
+                at = max(found.next_offset, at + 1) if found.records or not is_ours else at + 1
 
     async def _settle(self, revive_offset: int) -> None:
         await self._retry_messages.safe()

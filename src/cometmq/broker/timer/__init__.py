@@ -73,7 +73,9 @@ def _service(core: Core) -> tuple[TimerService, TimerMetrics]:
     with_topic = store_config.append_topic_for_timer_delete_key
     escape = TimerEscape(files.checkpoint, core.store, core.reader, core.bridge, core.clock, keys_with_topic=with_topic)
     core.duties.add("timed messages", escape.run)
-    core.replicated.append(Replicated("timer progress", GetTimerCheckPoint(), escape.follow, often=True))
+    core.replicated.append(
+        Replicated("timer progress", GetTimerCheckPoint(True), escape.follow, often=True, of_the_log=True)
+    )
     service = TimerService(files, core.store, core.messages, core.reader, core.durability, metrics, core.clock)
     core.taken_back.append(Replicated("timer progress", GetTimerCheckPoint(), service.take_back))
     core.closing.push_async_callback(service.close)

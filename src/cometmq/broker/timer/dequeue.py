@@ -65,7 +65,8 @@ class Dequeue:
         self.changed = False  # anything was delivered
         self.end = 0
         self.elsewhere = Elsewhere()
-        self._recovered_until_ms = slots.tick(clock.now_ms()) + slots.precision_ms
+        latest_ms = max(clock.now_ms(), store.store_times_ms[1])  # the clock may have been set back
+        self._recovered_until_ms = slots.tick(latest_ms) + slots.precision_ms
         self._delivered: set[int] = set()  # by CommitLog offset, before a kill and not in the saved progress
         if files.checkpoint.scan_offset is not None:
             marks = delivered_since(store, files.checkpoint.scan_offset, TIMER_SOURCE)

@@ -25,6 +25,12 @@ def due_time_ms(record: Record, out_ms: int) -> int:
     return max(deliver_time_ms(record.properties, record.store_time_ms) or 0, out_ms)
 
 
+def was_due_before(until_ms: int, out_ms: int, due_ms: int) -> bool:
+    """Whether who has delivered until then has delivered it. A master says where a slot begins, and a message that was
+    late is due just there; a slave says when it looked, which may be amid a slot."""
+    return out_ms < until_ms and due_ms <= until_ms
+
+
 class Elsewhere(NamedTuple):
     """How far the other broker was."""
 
@@ -38,4 +44,4 @@ class Elsewhere(NamedTuple):
         out_ms = found.get(properties.TIMER_OUT_MS, "")
         if not out_ms.isdecimal() or stays(found.get(properties.REAL_TOPIC, "")):
             return False
-        return due_time_ms(record, int(out_ms)) <= self.until_ms
+        return was_due_before(self.until_ms, int(out_ms), due_time_ms(record, int(out_ms)))

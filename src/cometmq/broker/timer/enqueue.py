@@ -59,7 +59,7 @@ class Enqueue:
         self._pause = pause
         window = store.config.timer_roll_window_slot
         self.window_slots = window if 2 <= window <= WINDOW_SLOTS_MAX else WINDOW_SLOTS_MAX
-        self.write_time_ms = slots.tick(clock.now_ms())  # never falls
+        self.write_time_ms = max(slots.tick(clock.now_ms()), files.checkpoint.read_time_ms)  # never falls
         self.changed = False  # anything was put on the wheel
         self.until_ms = 0  # what was stored before is on the wheel
         low, self._recovered_offset = store.min_offset(TIMER_TOPIC, _QUEUE_ID), self.max_offset

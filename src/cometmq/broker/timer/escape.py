@@ -23,7 +23,7 @@ from cometmq.broker.delay.escape import due_message
 from cometmq.broker.delivered_marks import TIMER_SOURCE, Mark, delivered_since
 from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.timer.delivery import delete_key, waiting_record
-from cometmq.broker.timer.elsewhere import due_time_ms, stays
+from cometmq.broker.timer.elsewhere import due_time_ms, stays, was_due_before
 from cometmq.clock import Clock
 from cometmq.errors import CometError
 from cometmq.model import properties
@@ -68,25 +68,24 @@ class TimerEscape:
         self._bridge = bridge
         self._clock = clock
         self._keys_with_topic = keys_with_topic
-        self._scan_from = self._followed_at = store.written_offset
         self._next = 0  # offset of the timer topic
         self._waiting: list[Waiting] = []
         self._gone: set[int] = set()  # CommitLog offsets of what was delivered or rolled
+        self._escaped: set[int] = set()  # of what we delivered and is not in the progress yet
         self._recalled: set[str] = set()
         self._held_up = ""
 
     def follow(self, data: bytes) -> None:
-        """What stood in the log when the master was asked the time before is in its progress for certain."""
+        """Be as far as the master is, or as we were in its stead."""
         read_time_ms = self._checkpoint.read_time_ms
         self._checkpoint.follow(data)
-        self._checkpoint.read_time_ms = max(self._checkpoint.read_time_ms, read_time_ms)  # we may have acted since
-        self._scan_from, self._followed_at = self._followed_at, self._store.written_offset
-        self._checkpoint.scan_offset = self._scan_from  # for a start as master
+        self._checkpoint.read_time_ms = max(self._checkpoint.read_time_ms, read_time_ms)
 
     async def run(self) -> None:
         self._next = self._store.min_offset(TIMER_TOPIC, QUEUE_ID)
         self._waiting, self._recalled = [], set()
-        self._gone = {mark.physical_offset for mark in delivered_since(self._store, self._scan_from, TIMER_SOURCE)}
+        since = self._checkpoint.scan_offset or 0  # the whole log, if nobody has ever said more
+        self._gone = {mark.physical_offset for mark in delivered_since(self._store, since, TIMER_SOURCE)}
         while True:
             await self._read()
             await self._escape_due()
@@ -108,7 +107,10 @@ class TimerEscape:
         found = record.properties
         out_ms = found.get(properties.TIMER_OUT_MS, "")
         topic = found.get(properties.REAL_TOPIC, "")
-        if not out_ms.isdecimal() or int(out_ms) < self._checkpoint.read_time_ms or stays(topic):
+        if not out_ms.isdecimal() or stays(topic):
+            return
+        due_ms = due_time_ms(record, int(out_ms))
+        if was_due_before(self._checkpoint.read_time_ms, int(out_ms), due_ms):
             return
         if (recalls := found.get(properties.TIMER_DEL_UNIQKEY)) is not None:
             self._recalled.add(recalls)
@@ -116,7 +118,6 @@ class TimerEscape:
         rolled_from = Mark.parse(found.get(properties.DELIVERED_MARK, ""))
         if rolled_from is not None and rolled_from.source == TIMER_SOURCE:
             self._gone.add(rolled_from.physical_offset)
-        due_ms = due_time_ms(record, int(out_ms))
         key = delete_key(topic, found.get(properties.UNIQ_KEY, ""), with_topic=self._keys_with_topic)
         heapq.heappush(self._waiting, Waiting(due_ms, record.physical_offset, record.size, key))
 
@@ -129,9 +130,10 @@ class TimerEscape:
         if self._next >= self._store.max_offset(TIMER_TOPIC, QUEUE_ID):  # else something due may not be read yet
             self._checkpoint.read_time_ms = max(self._checkpoint.read_time_ms, now_ms)
             self._checkpoint.master_queue_offset = self._next
+            self._escaped.clear()
 
     async def _escape(self, one: Waiting) -> bool:
-        if one.offset in self._gone or one.key in self._recalled:
+        if one.offset in self._gone or one.offset in self._escaped or one.key in self._recalled:
             return True
         record = waiting_record(self._store.record_at(one.offset, one.size), one.offset)
         message = None if record is None else due_message(record)
@@ -147,5 +149,6 @@ class TimerEscape:
             self._held_up = str(fault)
             return False
         self._held_up = ""
+        self._escaped.add(one.offset)
         self._checkpoint.counter += 1  # a Java master takes a younger one only
         return True

@@ -124,7 +124,7 @@ class TimerHandlers:
     def checkpoint(self, request: GetTimerCheckPoint, call: Call) -> Later:
         if self._service is None:
             raise RequestRefused("SYSTEM_ERROR", "The checkpoint is null: timerWheelEnable is false")
-        call.reply(body=self._service.checkpoint_bytes())
+        call.reply(body=self._service.checkpoint_bytes(whole=bool(request.with_log_offset)))
         return LATER
 
     @handles(GetTimerMetrics)

@@ -8,8 +8,9 @@ One task, one turn after the other:
                 in the time before, it is made ready, so that many can be due in one moment
     commit      when that is as safe as an acknowledged message, the progress says so; `flush` saves it each second
 
-Never early: a strip is taken when its end has come. Never lost: the progress follows the deliveries. Never twice:
-a start asks the log which records behind the saved progress were delivered (`delivered_marks`) or are on the wheel
+Never early: a strip is taken when its end has come. Never lost: the progress follows the deliveries, and what is placed
+later goes behind it; neither falls if the clock is set back, so all wait until it is where it was. Never twice: a start
+asks the log which records behind the saved progress were delivered (`delivered_marks`) or are on the wheel
 (`TimerFiles.placed_since`), and passes them over. A clean stop leaves in a half-delivered slot only what waits, so
 that Java, which knows no marks, delivers the rest and nothing twice.
 
@@ -76,7 +77,7 @@ class TimerService:
         checkpoint, now_ms = files.checkpoint, clock.now_ms()
         half_ms = WINDOW_SLOTS_MAX * files.precision_ms
         times = files.wheel.times(checkpoint.read_time_ms or now_ms - now_ms % files.precision_ms - half_ms)
-        self._slots = Slots(clock, files.precision_ms, times)
+        self._slots = Slots(clock, files.precision_ms, times, checkpoint.read_time_ms)
         self._enqueue = Enqueue(files, store, reader, metrics, self._slots, clock, pause)
         self._dequeue = Dequeue(files, store, messages, durability, metrics, self._slots, clock, pause)
         if checkpoint.master_queue_offset > checkpoint.queue_offset:  # this broker was a slave
@@ -250,6 +251,7 @@ class TimerService:
         read_time_ms, queue_offset = read_checkpoint(data)
         self._dequeue.elsewhere = Elsewhere(read_time_ms, queue_offset)
 
-    def checkpoint_bytes(self) -> bytes:
-        """What GET_TIMER_CHECK_POINT is told."""
-        return self._files.checkpoint.pack()
+    def checkpoint_bytes(self, *, whole: bool = False) -> bytes:
+        """What GET_TIMER_CHECK_POINT is told; the whole of it is for slaves of our own kind."""
+        checkpoint = self._files.checkpoint
+        return checkpoint.pack_all() if whole else checkpoint.pack()

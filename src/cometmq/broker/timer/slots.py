@@ -21,12 +21,13 @@ RECALLS_KEPT: Final = 60  # ticks
 class Slots:
     """Pure state."""
 
-    def __init__(self, clock: Clock, precision_ms: int, times_ms: Iterable[int]) -> None:
+    def __init__(self, clock: Clock, precision_ms: int, times_ms: Iterable[int], unfinished_ms: int) -> None:
         self._clock = clock
         self.precision_ms = precision_ms
         self.open: dict[int, OpenSlot] = {}
         self._heap = sorted(times_ms)
         self._known = set(self._heap)
+        self._unfinished_ms = unfinished_ms
         self._recalled: dict[tuple[int, str], int] = {}  # (slot, key) → when to forget it
 
     def tick(self, time_ms: int) -> int:
@@ -69,8 +70,9 @@ class Slots:
         return min(times, default=None)
 
     def unfinished_ms(self, now_ms: int) -> int:
-        """Every slot before this time is delivered."""
-        return min([self.tick(now_ms), *self.open, *self._heap[:1]])
+        """Every slot before this time is delivered, also if the clock was set back since."""
+        self._unfinished_ms = max(self._unfinished_ms, min([self.tick(now_ms), *self.open, *self._heap[:1]]))
+        return self._unfinished_ms
 
     def is_late(self) -> bool:
         """Whether a slot holds something that was due a tick ago."""

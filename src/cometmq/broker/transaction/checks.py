@@ -8,9 +8,13 @@ Differs from Java: moving an immune one does not count as a check, so a long imm
 
 A half message that carries the property __COMET_PATIENT (Java knows nothing of it) is *patient*: who sent it knows that
 its verdict may be long in coming. It is asked about where it stands, and only while a producer of its group is
-connected; no check is counted, and it is given up for its age alone (`fileReservedTime`). It is stored again every
-`PATIENT_COPY_MS`, for the sake of the next start, which walks the log from the first open copy on. A round asks about
+connected; no check is counted, and it is given up for its age alone (`fileReservedTime`). A round asks about
 `PATIENT_ASKED_MAX` of them, and the next goes on behind those: there may be as many as a batch has rows.
+
+A patient one is stored again when it stands there for as long as it was old when it was put there, `PATIENT_COPY_MS` at
+least: nine copies in 72 hours, if nobody comes. Each keeps the half queue's window and the walk of the next start short
+(`recovery`), which go back to the first open copy; so one is made as soon as `PATIENT_LOG_MAX` bytes of the log or
+`PATIENT_BEHIND_MAX` half messages stand behind the last, though not within `PATIENT_COPY_MS`.
 
 The members of the producer group are asked in turn, one for each check; who is closed or does not read is left out.
 Bounds: one read of the queue is in memory at a time, and the next waits until its copies are safe.
@@ -32,7 +36,7 @@ from cometmq.broker.inner_reader import InnerReader
 from cometmq.broker.members import Members, Peer
 from cometmq.broker.transaction.half import QUEUE_ID, Half
 from cometmq.broker.transaction.service import Transactions
-from cometmq.broker.transaction.window import State
+from cometmq.broker.transaction.window import COPIES_MAX, State
 from cometmq.clock import Clock
 from cometmq.errors import MessageRefused
 from cometmq.model import names, properties
@@ -50,6 +54,8 @@ TURNS_MAX: Final = 10_000  # groups whose turn is remembered
 GROUPS_NAMED_MAX: Final = 10
 HOUR_MS: Final = 3_600_000
 PATIENT_COPY_MS: Final = 600_000
+PATIENT_LOG_MAX: Final = 16 << 30
+PATIENT_BEHIND_MAX: Final = COPIES_MAX // 4
 PATIENT_ASKED_MAX: Final = 4096
 
 
@@ -184,15 +190,23 @@ class Checks:
             return Due.YOUNG
         immunity_ms = half.immunity_ms(self._timeout_ms)
         if half.is_patient:
-            return self._due_patiently(record, age_ms, self._timeout_ms if immunity_ms is None else immunity_ms)
+            return self._due_patiently(half, age_ms, self._timeout_ms if immunity_ms is None else immunity_ms)
         if immunity_ms is not None:
             return Due.IMMUNE if age_ms <= immunity_ms else Due.CHECK
         return Due.YOUNG if 0 <= age_ms <= self._timeout_ms else Due.CHECK
 
-    def _due_patiently(self, record: Record, age_ms: int, alone_ms: int) -> Due:
-        if self._clock.now_ms() - record.store_time_ms > PATIENT_COPY_MS:
+    def _due_patiently(self, half: Half, age_ms: int, alone_ms: int) -> Due:
+        record = half.record
+        stands_ms = self._clock.now_ms() - record.store_time_ms
+        age_there_ms = record.store_time_ms - record.born_time_ms if half.root != record.queue_offset else 0
+        if stands_ms > max(PATIENT_COPY_MS, age_there_ms) or (stands_ms > PATIENT_COPY_MS and self._is_far(record)):
             return Due.IMMUNE
         return Due.LEAVE if 0 <= age_ms <= alone_ms else Due.ASK
+
+    def _is_far(self, record: Record) -> bool:
+        """Whether so much stands behind it that a start would be slow, or other producers would be held up."""
+        behind = self._store.next_offset(names.HALF_TOPIC, QUEUE_ID) - record.queue_offset
+        return self._store.written_offset - record.physical_offset > PATIENT_LOG_MAX or behind > PATIENT_BEHIND_MAX
 
     # --- asking
 

@@ -37,11 +37,10 @@ class TransactionEscape:
         self._store = store
         self._offsets = offsets
         self._bridge = bridge
-        self._escaped: set[int] = set()  # roots
+        self._escaped: set[int] = set()  # roots that are not in the progress yet
         self._held_up = ""
 
     async def run(self) -> None:
-        self._escaped.clear()
         while True:
             await self._round()
             await asyncio.sleep(LOOK_EVERY_S)

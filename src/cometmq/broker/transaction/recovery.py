@@ -7,8 +7,9 @@
     place of the half message that it was made from, so that one is closed though no op message says it.
 
 The third is what Java leaves out: it would check such a transaction again, and deliver it twice. Java's messages
-carry the same prepared offset, so its stores gain from it too. The walk is as long as the oldest open half message is
-old: at most about `transactionTimeOut` + `transactionCheckInterval`, because a check moves it to the end.
+carry the same prepared offset, so its stores gain from it too. The walk is as long as the oldest open copy is old: at
+most about `transactionTimeOut` + `transactionCheckInterval`, because a check moves it to the end; where a patient one
+is open, at most half of its age, or about `PATIENT_LOG_MAX` bytes (`checks`).
 
 Mirrors: nothing; Java begins with its saved offsets.
 """

@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     start.add_argument("--full-refresh", metavar="TABLE", action="append", default=[], help="compute it anew")
     start.add_argument("--full-refresh-all", action="store_true", help="compute everything anew")
+    start.add_argument("--charts", metavar="DIR", help="where charts are drawn; charts/ in the state without it")
     status.add_argument("--json", action="store_true", help="for programs")
     commands.add_parser("list", help="the ready-made pipelines and their settings")
     return parser
@@ -89,7 +90,8 @@ def _started(given: argparse.Namespace, *, dry: bool) -> Any:
     from cometmq.spark.pipelines.running import Run
 
     project = find_project(given.name, _settings(given), given.state)
-    return Run(project, given.spark, Display(sys.stderr), dry=dry)
+    charts = None if dry or given.charts is None else Path(given.charts)
+    return Run(project, given.spark, Display(sys.stderr), dry=dry, charts=charts)
 
 
 def _validate(given: argparse.Namespace) -> int:

@@ -33,6 +33,7 @@ class EmbeddedSpark:
 
 def start(where: str, configuration: Mapping[str, str], storage: Path) -> EmbeddedSpark:
     """Start or reach a Spark: `where` is a master URL, or `sc://host` of a Spark Connect server."""
+    _quieten()
     if where.startswith("sc://"):
         return EmbeddedSpark(_connected(where, configuration), None)
     _prepare(storage, is_local=where.startswith("local"))
@@ -72,6 +73,14 @@ def _prepare(storage: Path, *, is_local: bool) -> None:
     logging.getLogger().addFilter(_is_no_interrupt)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _quieten() -> None:
+    """What fails is told by us; Spark's Python would log it before, in pages of JSON."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from cometmq.spark.offsets import StreamOffset
 _STATE: Final = re.compile(r"^Flow (\S+) (?:is|has) ([A-Z_]+)")
 _FAILED: Final = re.compile(r"^(?:Failed to resolve flow|Flow)[: ]+'?([\w.`]*[\w`])'?.*?Error: (.*)", re.DOTALL)
 ENDED: Final = frozenset({"COMPLETED", "FAILED", "CANCELED", "TERMINATED", "STOPPED", "VALID"})  # states of a run
+_ACTIVE: Final = frozenset({"PLANNING", "STARTING", "RUNNING"})  # states of a flow
 _RUN: Final = re.compile(r"^Run (?:is|has) ([A-Z_]+)")
 
 
@@ -64,11 +65,32 @@ class Flows:
             return
         flow = self._flow(str(progress["name"]))
         flow.batches += 1
-        flow.rows += int(progress.get("numInputRows") or 0)
-        flow.rows_per_s = float(progress.get("processedRowsPerSecond") or 0)
-        flow.batch_ms = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
+        rows = int(progress.get("numInputRows") or 0)
+        flow.rows += rows
+        if rows or flow.batches == 1:  # one without rows, as there may be at the end, says nothing of how fast it goes
+            flow.rows_per_s = float(progress.get("processedRowsPerSecond") or 0)
+            flow.batch_ms = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
         for source in progress.get("sources") or []:
             flow.lag.update(lag_of(source))
+
+    def end_vain(self, is_lasting: Callable[[str], bool]) -> bool:
+        """Whether all that is left are flows that failed and would fail again; then they count as failed."""
+        doomed = [flow for flow in self.flows.values() if flow.state != "COMPLETED" and is_lasting(flow.fault)]
+        others = {flow.state for flow in self.flows.values() if flow not in doomed}
+        if not doomed or others & _ACTIVE:
+            return False
+        if "QUEUED" in others and not any(flow.state in _ACTIVE for flow in doomed):
+            return False  # it may be its turn now; when a doomed one is, it waits for that
+        for flow in doomed:
+            flow.state = "FAILED"
+        return True
+
+    def stop(self) -> None:
+        """The run was broken off."""
+        self.run_state = "CANCELED"
+        for flow in self.flows.values():
+            if flow.state in _ACTIVE or flow.state == "QUEUED":
+                flow.state = "STOPPED"
 
     @property
     def failed(self) -> list[Flow]:

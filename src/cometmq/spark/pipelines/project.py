@@ -63,6 +63,7 @@ def messages() -> DataFrame:
         .option("namesrvAddr", spark.conf.get("cometmq.namesrv"))
         .option("subscribe", spark.conf.get("cometmq.topic"))
         .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", 200_000)
         .load()
         .select("topic", "queue", "offset", "tags", "keys", "store_time", col("body").cast("string").alias("text"))
     )

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -24,20 +24,33 @@ from cometmq.errors import ClientError, InvalidArgument
 from cometmq.spark.pipelines.charts import SUFFIX, Table, draw_charts
 from cometmq.spark.pipelines.display import Display
 from cometmq.spark.pipelines.embedded import EmbeddedSpark, start
-from cometmq.spark.pipelines.faults import SourcePlace, place_in_sql, place_of, place_of_flow, sentence_of
+from cometmq.spark.pipelines.faults import (
+    SourcePlace,
+    is_lasting,
+    place_in_sql,
+    place_in_trace,
+    place_of,
+    place_of_flow,
+    sentence_of,
+    told,
+)
 from cometmq.spark.pipelines.flows import ENDED, Flows
 from cometmq.spark.pipelines.project import Project, definition_files
 from cometmq.spark.pipelines.watching import watch
 from cometmq.spark.tracking import Tracker
 
 LAST_RUN: Final = "last-run.json"
+WRITTEN_EVERY_S: Final = 1.0
 
 
 class Run:
     """A run, or with `dry` only the proof that it could be one."""
 
-    def __init__(self, project: Project, where: str, display: Display, *, dry: bool = False) -> None:
+    def __init__(
+        self, project: Project, where: str, display: Display, *, dry: bool = False, charts: Path | None = None
+    ) -> None:
         self.project = project
+        self._charts = charts or project.storage / "charts"
         self._where = where
         self._display = display
         self._dry = dry
@@ -45,6 +58,8 @@ class Run:
         self._places: dict[str, SourcePlace] = {}
         self._tracker = Tracker()
         self._lock = threading.Lock()  # progress is told by another thread
+        self._writing = threading.Lock()
+        self._written_s = 0.0
         self.flows = Flows()
         self.pictures: list[Path] = []
         self.began_s = time.time()
@@ -67,7 +82,7 @@ class Run:
             if not self._dry:
                 self.pictures = self._drawn(spark.session)
         except KeyboardInterrupt:
-            self.flows.run_state = "CANCELED"
+            self.flows.stop()
             self._display.say("stopping Spark; the next run goes on from here …")
             raise
         finally:
@@ -101,7 +116,7 @@ class Run:
         project = self.project
         own = {key: value for key, value in project.configuration.items() if not key.startswith("spark.")}
         graph = create_dataflow_graph(spark.session, project.catalog, project.database, own)
-        registry = self._registry(spark.session, graph)
+        registry = self._registry(spark, graph)
         with _inside(project.root), graph_element_registration_context(registry):
             for file in self._files:
                 self._load(file, registry, spark.session, graph)
@@ -129,13 +144,18 @@ class Run:
                 spec.loader.exec_module(module)
         except Exception as fault:
             place = place_of(fault, self.project.root) or SourcePlace(str(file), 1)
-            text = sentence_of(str(fault)) or type(fault).__name__
-            raise ClientError(f"{place}: {text}") from None
+            raise ClientError(f"{place}: {told(fault)}") from None
 
-    def _registry(self, session: Any, graph: str) -> Any:
+    def _registry(self, spark: EmbeddedSpark, graph: str) -> Any:
+        from pyspark.pipelines.output import Sink
         from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
+        from cometmq.spark.pipelines.checking import check_sink, check_sources
+
         places = self._places
+        asks = (
+            self._dry and spark.context is not None
+        )  # a remote Spark may reach servers that are not reached from here
 
         def remember(element: Any) -> None:
             where = getattr(element, "source_code_location", None)
@@ -143,17 +163,25 @@ class Run:
                 places[str(element.name).rpartition(".")[2]] = SourcePlace(where.filename, where.line_number or 1)
 
         class Remembering(SparkConnectGraphElementRegistry):
-            """Knows afterwards where everything was defined."""
+            """Knows afterwards where everything was defined, and looks at options while the line is known."""
 
             def register_output(self, output: Any) -> None:
                 remember(output)
+                if isinstance(output, Sink):
+                    check_sink(output.format, output.options, topics=asks)
                 super().register_output(output)
 
             def register_flow(self, flow: Any) -> None:
                 remember(flow)
-                super().register_flow(flow)
 
-        return Remembering(session, graph)
+                def checked() -> Any:
+                    frame = flow.func()
+                    check_sources(frame._plan.plan(spark.session.client), topics=asks)
+                    return frame
+
+                super().register_flow(replace(flow, func=checked))
+
+        return Remembering(spark.session, graph)
 
     # Running
 
@@ -172,6 +200,8 @@ class Run:
                         self.flows.hear_event(str(event.event.message))
                         self._display.renew(self.flows)
                     self._write_down()
+                    if self.flows.end_vain(is_lasting):
+                        break  # Spark would try the rest twice more
         except Exception as fault:
             raise ClientError(self._told(sentence_of(str(fault)))) from None
         if self.flows.failed:
@@ -191,7 +221,7 @@ class Run:
 
         try:
             tables = {name: table(name) for name in names}
-            return draw_charts(tables, self.project.storage / "charts")
+            return draw_charts(tables, self._charts)
         except Exception as fault:
             raise ClientError(f"the charts were not drawn: {sentence_of(str(fault))}") from None
 
@@ -199,7 +229,8 @@ class Run:
         """Each flow that failed, with its place; those that only depend on one are not told."""
         lines = []
         for flow in self.flows.failed:
-            place = place_of_flow(flow.name, self._places, self._files)
+            place = place_in_trace(flow.fault, self.project.root)
+            place = place or place_of_flow(flow.name, self._places, self._files)
             lines.append(f"{place or flow.name}: {sentence_of(flow.fault)}")
         return "\n".join(lines) or otherwise
 
@@ -207,6 +238,8 @@ class Run:
         with self._lock:
             self.flows.hear_progress(progress)
             self._display.renew(self.flows)
+        if time.time() > self._written_s + WRITTEN_EVERY_S:
+            self._write_down()
         sources = [
             SimpleNamespace(endOffset=_json(one.get("endOffset")), latestOffset=_json(one.get("latestOffset")))
             for one in progress.get("sources") or []
@@ -214,19 +247,24 @@ class Run:
         self._tracker.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(sources=sources)))
 
     def _write_down(self) -> None:
-        told = {
-            "pipeline": self.project.name,
-            "state": self.flows.run_state,
-            "began": self.began_s,
-            "told": time.time(),
-            "pid": os.getpid(),
-            "flows": [asdict(flow) for flow in list(self.flows.flows.values())],
-        }
-        self.project.storage.mkdir(parents=True, exist_ok=True)
-        path = self.project.storage / LAST_RUN
-        scratch = path.with_suffix(".new")
-        scratch.write_bytes(orjson.dumps(told, option=orjson.OPT_INDENT_2))
-        scratch.replace(path)
+        """Two threads do: that of the run, and the one that hears of batches."""
+        with self._lock:
+            flows = [asdict(flow) for flow in self.flows.flows.values()]
+        with self._writing:
+            self._written_s = time.time()
+            run = {
+                "pipeline": self.project.name,
+                "state": self.flows.run_state,
+                "began": self.began_s,
+                "told": self._written_s,
+                "pid": os.getpid(),
+                "flows": flows,
+            }
+            self.project.storage.mkdir(parents=True, exist_ok=True)
+            path = self.project.storage / LAST_RUN
+            scratch = path.with_suffix(".new")
+            scratch.write_bytes(orjson.dumps(run, option=orjson.OPT_INDENT_2))
+            scratch.replace(path)
 
 
 def _json(offset: object) -> str | None:

@@ -7,6 +7,7 @@ put in place once. `cometmq.spark.archives.with_archive` reads topic and archive
 # cometmq.topic =
 # cometmq.path =
 # cometmq.group = spark-archive
+# cometmq.maxOffsetsPerTrigger = 200000
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 
 spark = SparkSession.active()
-settings = {name: str(spark.conf.get(f"cometmq.{name}")) for name in ("namesrv", "topic", "path", "group")}
+names = ("namesrv", "topic", "path", "group", "maxOffsetsPerTrigger")
+settings = {name: str(spark.conf.get(f"cometmq.{name}")) for name in names}
 
 dp.create_sink("archive_files", "rocketmq-archive", {"path": settings["path"]})
 
@@ -27,6 +29,7 @@ def archive() -> DataFrame:
         .option("namesrvAddr", settings["namesrv"])
         .option("subscribe", settings["topic"])
         .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings["maxOffsetsPerTrigger"])
         .option("consumerGroup", settings["group"])
         .load()
     )

@@ -1,22 +1,33 @@
 """JSON bodies as a typed table; what does not fit the schema goes to a dead-letter topic, with the reason.
 
-`schema` is written as in SQL: "id BIGINT, amount DOUBLE, paid BOOLEAN". A body fits if it is a JSON object whose fields
-have these types; a field that is missing is null.
+`schema` is written as in SQL: "id BIGINT, amount DOUBLE, paid BOOLEAN". A body fits if it is one JSON object, with
+nothing behind it, whose fields have these types; a field that is missing is null.
 
 # cometmq.namesrv = 127.0.0.1:9876
 # cometmq.topic =
 # cometmq.schema =
 # cometmq.deadLetters =
+# cometmq.maxOffsetsPerTrigger = 200000
 """
 
 from __future__ import annotations
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, concat_ws, create_map, from_json, lit
+from pyspark.sql.functions import (
+    coalesce,
+    col,
+    concat,
+    concat_ws,
+    create_map,
+    from_json,
+    get_json_object,
+    json_array_length,
+    lit,
+)
 
 spark = SparkSession.active()
-names = ("namesrv", "topic", "schema", "deadLetters")
+names = ("namesrv", "topic", "schema", "deadLetters", "maxOffsetsPerTrigger")
 settings = {name: str(spark.conf.get(f"cometmq.{name}")) for name in names}
 
 # Spark puts a body that does not fit into this column as it is.
@@ -32,17 +43,24 @@ def parsed() -> DataFrame:
         .option("namesrvAddr", settings["namesrv"])
         .option("subscribe", settings["topic"])
         .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings["maxOffsetsPerTrigger"])
         .load()
     )
     fields = f"{settings['schema']}, {MISFIT} STRING"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MISFIT}
-    return messages.withColumn("value", from_json(col("body").cast("string"), fields, options))
+    text, offset = col("body").cast("string"), col("offset").cast("string")
+    # Spark reads one value and leaves what stands behind it: in a list with the message's own offset nothing is left.
+    both = concat(lit("["), text, lit(","), offset, lit("]"))
+    is_alone = (json_array_length(both) == 2) & (get_json_object(both, "$[1]") == offset)
+    value = from_json(text, fields, options)
+    fits = value.isNotNull() & value[MISFIT].isNull() & is_alone  # a blank text has no value at all
+    return messages.withColumn("value", value).withColumn("fits", coalesce(fits, lit(False)))
 
 
 @dp.table(comment="Bodies that fit the schema, field by field, with where each message stood.")
 def typed() -> DataFrame:
-    fits = parsed().where(col(f"value.{MISFIT}").isNull())
-    return fits.select("value.*", "message_id", "broker", "queue", "offset", "store_time").drop(MISFIT)
+    fitting = parsed().where(col("fits"))
+    return fitting.select("value.*", "message_id", "broker", "queue", "offset", "store_time").drop(MISFIT)
 
 
 @dp.append_flow(target="dead_letters")
@@ -50,7 +68,7 @@ def misfits() -> DataFrame:
     place = concat_ws("/", "topic", "broker", col("queue").cast("string"), col("offset").cast("string"))
     return (
         parsed()
-        .where(col(f"value.{MISFIT}").isNotNull())
+        .where(~col("fits"))
         .select(
             "body",
             "tags",

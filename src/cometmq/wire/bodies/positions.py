@@ -9,7 +9,7 @@ Invariant: what cannot be read raises `ProtocolError` and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from cometmq.errors import ProtocolError
@@ -25,24 +25,47 @@ class Position(NamedTuple):
     physical_offset: int
 
 
-def pack_positions(positions: Sequence[Position]) -> bytes:
+class PositionsPacker:
+    """Writes places down as they come, so that only the packed ones are kept."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._packed = bytearray()
+        self._last = Position(0, 0)
+
+    def add(self, positions: Iterable[Position]) -> None:
+        queue_before, physical_before = self._last
+        for queue_offset, physical_offset in positions:
+            _put(self._packed, _fold(queue_offset - queue_before))
+            _put(self._packed, _fold(physical_offset - physical_before))
+            queue_before, physical_before = queue_offset, physical_offset
+            self._count += 1
+        self._last = Position(queue_before, physical_before)
+
+    def packed(self) -> bytes:
+        """All of them so far."""
+        count = bytearray()
+        _put(count, self._count)
+        return bytes(count + self._packed)
+
+
+def pack_positions(positions: Iterable[Position]) -> bytes:
     """Write places down."""
-    out = bytearray()
-    _put(out, len(positions))
-    queue_before = physical_before = 0
-    for queue_offset, physical_offset in positions:
-        _put(out, _fold(queue_offset - queue_before))
-        _put(out, _fold(physical_offset - physical_before))
-        queue_before, physical_before = queue_offset, physical_offset
-    return bytes(out)
+    packer = PositionsPacker()
+    packer.add(positions)
+    return packer.packed()
 
 
 def unpack_positions(data: bytes | memoryview, count_max: int | None = None) -> list[Position]:
     """Read them; more than `count_max` are refused before anything is made of them."""
+    return list(each_position(data, count_max))
+
+
+def each_position(data: bytes | memoryview, count_max: int | None = None) -> Iterator[Position]:
+    """The same one by one; what is wrong with the last is said behind those before it."""
     count, at = _take(data, 0)
     if count > len(data) // 2 or (count_max is not None and count > count_max):
         raise ProtocolError(f"{count} places of half messages in {len(data)} bytes; {count_max or 'no'} are allowed")
-    found: list[Position] = []
     queue_offset = physical_offset = 0
     for _ in range(count):
         folded, at = _take(data, at)
@@ -51,10 +74,9 @@ def unpack_positions(data: bytes | memoryview, count_max: int | None = None) -> 
         physical_offset += _unfold(folded)
         if not (0 <= queue_offset <= _OFFSET_MAX and 0 <= physical_offset <= _OFFSET_MAX):
             raise ProtocolError(f"no half message stands at {queue_offset}, {physical_offset}")
-        found.append(Position(queue_offset, physical_offset))
+        yield Position(queue_offset, physical_offset)
     if at != len(data):
         raise ProtocolError(f"{len(data) - at} bytes are left behind {count} places of half messages")
-    return found
 
 
 def _fold(number: int) -> int:

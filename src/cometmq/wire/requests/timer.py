@@ -22,7 +22,9 @@ class RecallMessage(Header):
 
 @request(RequestCode.GET_TIMER_CHECK_POINT)
 class GetTimerCheckPoint(Header):
-    """The answer's body is the checkpoint as the file holds it."""
+    """The answer's body is the checkpoint as Java knows it; `with_log_offset`, an extension, wants our part, too."""
+
+    with_log_offset: bool | None = None
 
 
 @request(RequestCode.GET_TIMER_METRICS)
