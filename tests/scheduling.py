@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-BESIDE_THE_ORIGINAL = ("tests/differential/", "tests/interop/", "tests/sdk/", "tests/fault/test_mixed_stores.py")
+BESIDE_THE_ORIGINAL = (
+    "tests/differential/",
+    "tests/interop/",
+    "tests/sdk/",
+    "tests/fault/test_mixed_stores.py",
+    "tests/fault/test_damaged_stores.py",
+)
 
 
 class TwoLanes(LoadScopeScheduling):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,19 @@ class Served:
     by_time: dict[int, dict[int, int]] = field(default_factory=dict)
     batches: dict[int, Any] = field(default_factory=dict)
 
-    def wrong_searches(self) -> list[str]:
-        """What is not found by key or time as it should be, as far as that was asked."""
-        return wrong_searches(self.records, self.by_key, self.by_time)
+    def wrong_searches(self, *, again: int = 0) -> list[str]:
+        """What is not found by key or time as it should be, as far as that was asked; so many may be found `again`."""
+        return wrong_searches(self.records, self.by_key, self.by_time, again=again)
+
+    def differences(self, now: Served) -> list[str]:
+        """What is served otherwise now, of what could be asked before."""
+        names = [field.name for field in fields(self) if getattr(self, field.name)]
+        return [f"{name} differ" for name in names if getattr(self, name) != getattr(now, name)]
 
 
-def fill(broker: BrokerProcess, first: int, count: int) -> None:
+def fill(broker: BrokerProcess, first: int, count: int, *, commit: bool = True) -> None:
     """Store messages of every kind: plain, tagged, with keys, large, in batches; and commit offsets."""
-    asyncio.run(_with_channel(broker, lambda channel: _fill(channel, first, count)))
+    asyncio.run(_with_channel(broker, lambda channel: _fill(channel, first, count, commit=commit)))
 
 
 def served(broker: BrokerProcess, messages: int, *, older: bool = False) -> Served:
@@ -148,7 +153,7 @@ async def _with_channel(broker: BrokerProcess, use: Callable[[Channel], Any]) ->
         channel.close()
 
 
-async def _fill(channel: Channel, first: int, count: int) -> None:
+async def _fill(channel: Channel, first: int, count: int, *, commit: bool) -> None:
     await channel.call(CREATE, timeout_ms=10_000)
     await channel.call(CreateGroup(), json.dumps({"groupName": GROUP, "retryMaxTimes": 7}).encode(), timeout_ms=10_000)
     for number in range(first, first + count):
@@ -163,11 +168,11 @@ async def _fill(channel: Channel, first: int, count: int) -> None:
         body = b"large" * (LARGE // 5) if number % 50 == 3 else b"message %d" % number
         await channel.call(_send(SendMessageV2, queue, text), body, timeout_ms=10_000)
     await exchange_batches.fill_batches(channel, first, count)
-    for queue in range(QUEUES):
-        commit = UpdateConsumerOffset(
+    for queue in range(QUEUES if commit else 0):
+        progress = UpdateConsumerOffset(
             topic=TOPIC, consumer_group=GROUP, queue_id=queue, commit_offset=first // 3 + queue
         )
-        await channel.call(commit, timeout_ms=10_000)
+        await channel.call(progress, timeout_ms=10_000)
 
 
 def _send(kind: type[SendMessageV2], queue: int, text: str, *, batch: bool = False) -> SendMessageV2:
@@ -191,7 +196,7 @@ async def _look(channel: Channel, messages: int, *, older: bool) -> Served:
         least = (await _ask(channel, GetMinOffset(TOPIC, queue))).ext["offset"]
         most = (await _ask(channel, GetMaxOffset(TOPIC, queue))).ext["offset"]
         found.bounds[queue] = least, most
-        found.records[queue] = await _pull_all(channel, queue)
+        found.records[queue] = await _pull_all(channel, queue, int(least))
         committed = QueryConsumerOffset(topic=TOPIC, consumer_group=GROUP, queue_id=queue)
         found.committed[queue] = (await _ask(channel, committed)).ext["offset"]
         if not older:
@@ -225,9 +230,8 @@ async def _await_messages(channel: Channel, messages: int) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _pull_all(channel: Channel, queue: int) -> list[bytes]:
+async def _pull_all(channel: Channel, queue: int, offset: int) -> list[bytes]:
     records: list[bytes] = []
-    offset = 0
     while True:
         pull = PullMessage(GROUP, TOPIC, queue, offset, 32, PULL_WITH_SUBSCRIPTION, 0, 0, 0, subscription="*")
         answer = await channel.exchange(pull.command(), timeout_ms=10_000)

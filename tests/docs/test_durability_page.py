@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 from tests.docs.test_docs import ROOT
@@ -15,25 +17,52 @@ FIGURES = {"1,000 kills": 1, "100,000 power cuts": 2, "40,000 failing calls": 4,
 """How often the page says that something was done, and the row of the faults."""
 
 
-def promises() -> list[tuple[str, str]]:
-    """Every cell of the tables by mode × fault, as the fault and what it costs."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in TEXT.splitlines() if line[:1] == "|"]
-    return [(row[0], cell) for row in rows if row[0] != "fault" and set(row[0]) != {"-"} for cell in row[1:]]
+def promises() -> list[tuple[str, str, str]]:
+    """Every cell of the tables by mode × fault, as the mode, the fault and what it costs."""
+    found: list[tuple[str, str, str]] = []
+    modes: list[str] = []
+    for line in TEXT.splitlines():
+        fault, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if line[:1] != "|" or set(fault) == {"-"}:
+            continue
+        if fault == "fault":
+            modes = [cell.split(",")[0] for cell in cells]
+        else:
+            found += [(mode, fault, cell) for mode, cell in zip(modes, cells, strict=True)]
+    return found
 
 
 def test_the_tables_are_found() -> None:
-    faults = [fault for fault, _ in promises()]
+    faults = [fault for _, fault, _ in promises()]
     assert len(faults) == 2 * len(set(faults)) >= 40
     assert {"kill −9 of the process", "kill −9 of the master"} <= set(faults)
+    assert {mode for mode, _, _ in promises()} == {"SYNC_FLUSH", "ASYNC_FLUSH", "ASYNC_MASTER", "SYNC_MASTER"}
 
 
-@pytest.mark.parametrize(("fault", "promise"), promises())
-def test_a_promise_is_linked_to_the_test_that_shows_it(fault: str, promise: str) -> None:
-    links = re.findall(r"\]\(([^)]+)\)", promise)
-    assert links, f"{fault}: nothing shows {promise!r}"
-    for target in links:
-        path = (PAGE.parent / target).resolve()
-        assert path.is_file() and path.is_relative_to(ROOT / "tests") and re.fullmatch(r"test_\w+\.py", path.name)
+@pytest.mark.parametrize(("mode", "fault", "promise"), promises())
+def test_a_promise_is_linked_to_the_test_that_shows_it(mode: str, fault: str, promise: str) -> None:
+    links = re.findall(r"\]\(\.\./\.\./([\w/]+)\.py#(\w+)\)", promise)
+    assert links and len(links) == promise.count("]("), f"{fault}: nothing, or no test by name, shows {promise!r}"
+    for path, name in links:
+        assert re.match(r"tests/.*\btest_\w+ test_", f"{path} {name}")
+        test = getattr(importlib.import_module(path.replace("/", ".")), name)
+        modes = modes_of(test, mode.partition("_")[2])
+        assert not modes or mode in modes, f"{fault}: {name} shows {modes}, not {mode}"
+
+
+def modes_of(test: Callable[..., object], kind: str) -> set[str]:
+    """In which modes of a kind, FLUSH or MASTER, a test is run; empty if that is none of its parameters."""
+    marks: list[pytest.Mark] = getattr(test, "pytestmark", [])
+    values = " ".join(repr(mark.args[1]) for mark in marks if mark.name == "parametrize")
+    return set(re.findall(rf"\bA?SYNC_{kind}\b", values))
+
+
+def test_the_modes_of_a_test_are_found() -> None:
+    @pytest.mark.parametrize(("flush", "count"), [("SYNC_FLUSH", 1)])
+    def one(flush: str, count: int) -> None: ...
+
+    assert modes_of(one, "FLUSH") == {"SYNC_FLUSH"}
+    assert modes_of(one, "MASTER") == modes_of(promises, "FLUSH") == set()
 
 
 @pytest.mark.parametrize(("figure", "number"), FIGURES.items())

@@ -82,6 +82,9 @@ class Later:
         channel = await connect(address)
         found = await read_all(channel, TOPIC, 0)
         channel.close()
+        return self.judge(found)
+
+    def judge(self, found: list[Record]) -> list[str]:
         counts = Counter(record.body.decode() for record in found)
         faults = [f"message {name} for later came {count} times" for name, count in counts.items() if count > 1]
         for record in found:
@@ -168,6 +171,10 @@ async def times_of_the_log(address: str, traffic: Traffic) -> list[str]:
     records = [record for queue in traffic.queues for record in await read_all(channel, *queue)]
     records += await read_all(channel, TOPIC, 0)
     channel.close()
+    return wrong_times(records)
+
+
+def wrong_times(records: list[Record]) -> list[str]:
     records.sort(key=lambda record: record.physical_offset)
     return [
         f"the message at {after.physical_offset} was stored {before.store_time_ms - after.store_time_ms} ms before "

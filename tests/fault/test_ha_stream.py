@@ -72,6 +72,15 @@ class MasterLog:
         """Where a slave with the bytes before `at` may say it ends: the head of a filler stands for the file's rest."""
         return next((end for start, end in self.fillers if start + FILLER_HEAD <= at <= end), at)
 
+    def judge(self, kept: bytes, at: int, sure: int, believed: int) -> list[str]:
+        """What is wrong with a slave that says it ends at `at`, has `kept` before it, and must have what is `sure`."""
+        faults = []
+        if not sure <= at <= self.counted_up_to(believed):
+            faults.append(f"at {at}, expected {sure} to {believed}")
+        if kept != self.data[:at]:
+            faults.append(f"the bytes before {at} are not the master's")
+        return faults
+
 
 class Slave:
     """A store that follows whoever listens at `address`."""
@@ -151,8 +160,9 @@ async def test_a_slave_keeps_a_byte_equal_prefix_whatever_the_stream_does(quick_
             for number in row.each():
                 reader, writer = await asyncio.wait_for(came.get(), 30)
                 (at,) = struct.unpack(">q", await asyncio.wait_for(reader.readexactly(8), 30))
-                if not sure <= at <= log.counted_up_to(believed) or slave.bytes_before(at) != log.data[:at]:
-                    row.violations.append(f"{number}: at {at}, expected {sure} to {believed}, or other bytes")
+                row.violations += [
+                    f"{number}: {fault}" for fault in log.judge(slave.bytes_before(at), at, sure, believed)
+                ]
                 sent, believed = faulty(row.chance, log, at, number)
                 sure = log.wholly_before(believed)
                 writer.write(sent)

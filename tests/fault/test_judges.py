@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import random
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from .harness import capabilities
+from cometmq.store.engine import Store
+from cometmq.wire.record import Record, decode_record
+
+from .harness import capabilities, delayed
 from .harness.crash_disk import CrashDisk
+from .harness.damage import Victim, kill_a_store
 from .harness.heard import Heard
+from .harness.jumping import WallClock
+from .harness.keys import wrongly_found
 from .harness.ledger import Found, Ledger, digest_of
 from .harness.rows import Row
 from .harness.workload import Workload
+from .test_clock_jumps_under_load import Later, Waiting, wrong_times
+from .test_damaged_files import flip, tear
+from .test_ha_stream import MasterLog
 
 QUEUE = ("T", 0)
 
@@ -126,3 +137,122 @@ def test_what_is_missing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         capabilities.needs("a-program-that-is-not-there")
     assert capabilities.skipped == ["a-program-that-is-not-there"]
     assert len(capabilities.skipped) > capabilities.accepted()
+
+
+class ForgetfulVictim(Victim):
+    """The store that is opened is another one, which lacks the last message but one."""
+
+    def open(self, root: Path) -> Store:
+        kill_a_store(root.parent / "other", len(self.messages) - 2)
+        return super().open(root.parent / "other")
+
+
+class StubbornVictim(Victim):
+    """The store is not opened, for no reason that a store may have."""
+
+    def open(self, root: Path) -> Store:
+        raise ValueError("no")
+
+
+VICTIMS = pytest.mark.parametrize("kind", [Victim, ForgetfulVictim, StubbornVictim])
+
+
+def a_victim(folder: Path, kind: type[Victim]) -> Victim:
+    made = kill_a_store(folder / "made", 12, unsynced=2)
+    return kind(**vars(made))
+
+
+@pytest.mark.parametrize("kind", [Victim, ForgetfulVictim])
+def test_a_message_that_is_lost_is_missed(quick_folder: Path, kind: type[Victim]) -> None:
+    victim = a_victim(quick_folder, kind)
+    victim.lay_out(quick_folder / "left")
+    store = victim.open(quick_folder / "left")
+    assert bool(victim.judge(store)) == bool(victim.judge_in_order(store)) == (kind is not Victim)
+    assert victim.judge(store, but=10) == victim.judge(store)[1:]  # one of the two is excused
+    store.abandon()
+
+
+@VICTIMS
+def test_a_torn_tail_that_costs_more_is_seen(quick_folder: Path, kind: type[Victim], row: Row) -> None:
+    victim = a_victim(quick_folder, kind)
+    cut = victim.messages[-1].place.physical_offset + 20
+    name = "commitlog/" + "0" * 20
+    faults = tear(row, victim, quick_folder / "torn", name, 0, cut, "zeros", row.chance)
+    assert bool(faults) == (kind is not Victim), faults
+
+
+@VICTIMS
+@pytest.mark.parametrize("name", ["checkpoint", "commitlog/" + "0" * 20])
+def test_a_flipped_bit_that_costs_more_is_seen(quick_folder: Path, kind: type[Victim], name: str, row: Row) -> None:
+    victim = a_victim(quick_folder, kind)
+    faults = flip(row, victim, quick_folder, name, 8 * 100, 0 if name != "checkpoint" else -1)
+    assert bool(faults) == (kind is not Victim), faults
+
+
+@pytest.fixture
+def row(monkeypatch: pytest.MonkeyPatch) -> Row:
+    monkeypatch.delenv("FAULT_SHARE", raising=False)
+    return Row(0, "of nothing", trimmed=1, full=1)
+
+
+def test_a_slave_that_is_no_beginning_of_its_master_is_seen(quick_folder: Path) -> None:
+    log = MasterLog(quick_folder)
+    sure, believed = log.ends[3], log.ends[5]
+    assert log.judge(log.data[:believed], believed, sure, believed) == []
+    spoilt = b"x" + log.data[1:believed]
+    for at, kept in ((believed, spoilt), (believed, log.data[: believed - 1]), (sure - 1, log.data[: sure - 1])):
+        assert len(log.judge(kept, at, sure, believed)) == 1
+    ahead = log.ends[6]
+    assert len(log.judge(log.data[:ahead], ahead, sure, believed)) == 1
+
+
+def a_record(folder: Path, body: bytes, store_time_ms: float) -> Record:
+    victim = kill_a_store(folder, 1)
+    raw = victim.files["commitlog/" + "0" * 20]
+    return replace(decode_record(raw), body=body, store_time_ms=int(store_time_ms))
+
+
+def test_what_comes_twice_early_or_never_is_seen(quick_folder: Path) -> None:
+    later = delayed.Delayed(quick_folder)
+    now_ms = time.time() * 1000
+    later._sent_ms = {"later0": now_ms, "later1": now_ms}
+    zero, one, early, other = (
+        a_record(quick_folder / name, name.encode(), now_ms + after_ms)
+        for name, after_ms in [("later0", 4_000), ("later1", 4_000), ("later1", 2_000), ("stranger", 4_000)]
+    )
+    assert later.judge([zero, one]) == []
+    for found in ([zero], [zero, one, one], [zero, early], [zero, one, other]):
+        assert len(later.judge(found)) == 1
+
+
+@pytest.mark.parametrize(
+    ("bodies", "again", "count"),
+    [(["a"], 0, 0), ([], 1, 1), (["b"], 1, 1), (["a", "b"], 1, 1), (["a", "a"], 1, 0), (["a", "a"], 0, 1)],
+)
+def test_a_key_that_finds_something_else_is_seen(bodies: list[str], again: int, count: int) -> None:
+    assert len(wrongly_found({"a": bodies}, again=again)) == count
+
+
+def test_a_key_that_finds_a_message_three_times_is_seen() -> None:
+    assert len(wrongly_found({"a": ["a"] * 3}, again=5)) == 1
+    assert len(wrongly_found({name: [name] * 2 for name in "abc"}, again=1)) == 2
+
+
+def test_a_clock_that_lets_messages_come_early_or_twice_is_seen(quick_folder: Path) -> None:
+    now_ms, now_s = 1_700_000_000_000, time.monotonic()
+    record = a_record(quick_folder, b"one", now_ms)
+
+    def faults(found: list[Record], early_s: float, waits_s: float) -> list[str]:
+        waiting = {"one": Waiting(now_ms + int(early_s * 1000), now_s + waits_s)}
+        return Later(WallClock(quick_folder / "ahead"), waiting).judge(found)
+
+    assert faults([record], 0, 0) == faults([record], 60, -1) == faults([record], -60, 60) == []
+    assert len(faults([record], 60, 60)) == 1
+    assert len(faults([record, record], 0, 0)) == 1
+
+
+def test_store_times_that_fall_are_seen(quick_folder: Path) -> None:
+    times = (5_000, 5_000, 7_000)
+    records = [replace(a_record(quick_folder, b"", ms), physical_offset=at) for at, ms in enumerate(times)]
+    assert wrong_times(records) == []
+    assert len(wrong_times([*records, replace(records[0], physical_offset=3)])) == 1

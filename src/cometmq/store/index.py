@@ -40,7 +40,7 @@ from cometmq.store.index_keys import (
     positive_hash,
     topic_hash,
 )
-from cometmq.store.index_repair import TimeAt, header_fits, mend_header, repair, slots_run_ahead
+from cometmq.store.index_repair import TimeAt, header_fits, is_marked, mend_header, repair, slots_run_ahead
 from cometmq.store.syncing import sync_file, sync_names
 
 log = logging.getLogger("cometmq.store")
@@ -104,8 +104,9 @@ class IndexService:
         found = [file for name in self._fs.list_dir(self._dir) if (file := self._open(name)) is not None]
         for file in found:
             if not header_fits(file, time_at, clean=clean_exit):
+                if not is_marked(file):
+                    log.warning("%s: its header is not what its entries say, and is written anew", file.path)
                 mend_header(file, time_at)
-                log.warning("%s: its header is not what its entries say, and was written anew", file.path)
         files = [file for file in found if not self._unlink_if_empty(file)]
         # No file is left empty but by a kill before its first flush.
         self.lost = bool(found) and not files and (clean_exit or checkpoint_index_ms > 0)

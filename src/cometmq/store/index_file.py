@@ -8,9 +8,11 @@ Big-endian. Entry 0 is never used, so a file holds one entry less than it has ro
 
 Adding touches memory only: the slots of the file that is written are held in anonymous memory (resident as far
 as it is used), new entries wait in a buffer. `changes` copies what is not on disk into an `IndexWrite`, which
-any thread may carry out while adding goes on; `written` then lets go of it. Order on disk: entries and slots,
-sync, header, sync. So what a header counts is there, whatever happens; slots that run ahead of the header are
-found and set right by `index_repair` after a kill.
+any thread may carry out while adding goes on; `written` then lets go of it. Order on disk: entries, slots and a header
+that is marked, sync, header, sync. So what a header without the mark counts is there, whatever happens; slots that run
+ahead of the header, and headers that are marked, are found and set right by `index_repair` after a kill. Java knows no
+mark: it finds all that a killed process has written, where slots that wait for their header would lead it nowhere. Of a
+marked header the end of time is the old one, for Java removes a file that ends later than the checkpoint says.
 
 Mirrors: IndexFile, IndexHeader.
 """
@@ -30,6 +32,7 @@ from cometmq.store.syncing import sync_file
 
 HEADER: Final = Struct(">qqqqii")
 ENTRY: Final = Struct(">iqii")
+UNSYNCED: Final = -(1 << 31)  # added to the slots used, a count that nobody asks for
 SECONDS_MAX: Final = 0x7FFF_FFFF
 SPILL_SIZE: Final = 1 << 20  # entries beyond this are written without waiting for the next flush
 TAIL_SIZE_MAX: Final = 16 << 20  # on a disk that takes nothing: where memory ends, and indexing with it
@@ -49,6 +52,7 @@ class IndexWrite:
     entries: bytes
     pages: frozenset[int]
     slots: list[tuple[int, bytes]]
+    marked_header: bytes
     header: bytes
     next_entry: int
 
@@ -59,6 +63,7 @@ class IndexWrite:
             write_all(fs, fd, self.entries, self.entries_at)
         for offset, data in self.slots:
             write_all(fs, fd, data, offset)
+        write_all(fs, fd, self.marked_header, 0)
         sync_file(fs, fd)
         write_all(fs, fd, self.header, 0)
         sync_file(fs, fd)
@@ -211,6 +216,12 @@ class IndexFile:
             self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, self.slots_used, self.next_entry
         )
 
+    def _marked_header(self) -> bytes:
+        end_ms = HEADER.unpack(self._flushed_header)[1] if self._flushed_header else 0
+        return HEADER.pack(
+            self.begin_ms, end_ms, self.begin_offset, self.end_offset, self.slots_used + UNSYNCED, self.next_entry
+        )
+
     @property
     def dirty(self) -> bool:
         return self.header() != self._flushed_header or (self._slots is not None and bool(self._slots.dirty))
@@ -221,7 +232,9 @@ class IndexFile:
             return None
         pages, slots = self._slots.take_dirty() if self._slots is not None else (frozenset[int](), [])
         at = self.entry_at(self._tail_entry)
-        return IndexWrite(self, at, bytes(self._tail), pages, slots, self.header(), self.next_entry)
+        return IndexWrite(
+            self, at, bytes(self._tail), pages, slots, self._marked_header(), self.header(), self.next_entry
+        )
 
     def written(self, write: IndexWrite) -> None:
         """`write` has run: what it held need not be kept."""

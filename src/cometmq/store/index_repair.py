@@ -30,6 +30,11 @@ def slots_run_ahead(file: IndexFile) -> bool:
     return file.load_slots().largest() >= file.next_entry
 
 
+def is_marked(file: IndexFile) -> bool:
+    """Whether not all that the header counts may have got to the disk."""
+    return file.slots_used < 0
+
+
 def sound_entries(file: IndexFile) -> tuple[int, int, array[int]]:
     """The first entry that is not sound, the place in the log of the one before it, and the slots that fit."""
     slots = array("i", bytes(4 * file.slot_count))
@@ -42,6 +47,8 @@ def header_fits(file: IndexFile, time_at: TimeAt, *, clean: bool) -> bool:
     stored = file.fs.pread(file.fd, HEADER.size, 0)
     if stored != file.header() and (clean or any(stored)):
         return False  # it counts less than none, or more than there is room for
+    if is_marked(file):
+        return False
     count = file.next_entry
     if clean and count < file.entry_count:
         behind = ENTRY.unpack(file.fs.pread(file.fd, ENTRY.size, file.entry_at(count)))
@@ -61,8 +68,9 @@ def header_fits(file: IndexFile, time_at: TimeAt, *, clean: bool) -> bool:
 
 def mend_header(file: IndexFile, time_at: TimeAt) -> None:
     """Make the header again from the entries, and from the log, whose times no entry has; the slots, too."""
-    first = file.fs.pread(file.fd, ENTRY.size, file.entry_at(1))
-    file.next_entry = file.entry_count if any(first) else 1
+    if not is_marked(file):
+        first = file.fs.pread(file.fd, ENTRY.size, file.entry_at(1))
+        file.next_entry = file.entry_count if any(first) else 1
     slots = array("i", bytes(4 * file.slot_count))
     next_entry, end_offset, seconds, slots_used = _walk(file, slots)
     file.load_slots().replace(slots)

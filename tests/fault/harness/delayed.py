@@ -54,6 +54,10 @@ class Delayed:
         while len(found := await _arrived(channel)) < self.count and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         channel.close()
+        return self.judge(found)
+
+    def judge(self, found: list[Record]) -> list[str]:
+        """What is wrong if this is all that has arrived."""
         times = Counter(record.body.decode() for record in found)
         faults = [f"{name} arrived {times[name]} times" for name in self._sent_ms if times[name] != 1]
         faults += [f"{name} was never sent" for name in times if name not in self._sent_ms]

@@ -35,6 +35,11 @@ async def wrong_keys(address: str, traffic: Traffic, *, again: int = 0) -> list[
         some = names[first : first + QUERIES_AT_ONCE]
         found.update(zip(some, await asyncio.gather(*map(bodies_of, some)), strict=True))
     channel.close()
+    return wrongly_found(found, again=again)
+
+
+def wrongly_found(found: dict[str, list[str]], *, again: int) -> list[str]:
+    """What is wrong with the bodies that each name has found."""
     faults = [f"{name} finds {bodies}" for name, bodies in found.items() if set(bodies) != {name}]
     twice = [name for name, bodies in found.items() if bodies == [name, name]]
     more = [name for name, bodies in found.items() if len(bodies) > 2]

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +144,34 @@ def test_a_new_file_says_at_once_where_the_one_before_ends(tmp_path: Path) -> No
     for file, last in ((second, 3), (third, 6)):  # 7 entries a file
         end = (T0 + last * 1000, last * 100)
         assert HEADER.unpack(file.read_bytes()[: HEADER.size]) == (end[0], end[0], end[1], end[1], 0, 1)
+
+
+class DyingFs(OsFs):
+    """The process is killed as it waits for the first sync."""
+
+    def sync(self, fd: int) -> None:
+        raise OSError(errno.EIO, "killed")
+
+
+def test_java_finds_everything_where_a_kill_cut_a_flush(tmp_path: Path) -> None:
+    """It takes a slot that names more entries than the header counts for empty, and removes files of after the
+    checkpoint."""
+    index = make(tmp_path, entries=64)
+    fill(index, 0, 5)
+    index.flush()
+    index.close()
+    dying = make(tmp_path, entries=64, fs=DyingFs(), clean=False, index_ms=T0 + 4_000)
+    fill(dying, 5, 9)
+    with pytest.raises(OSError):
+        dying.flush()
+    dying.close()
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    _, end_ms, _, end_offset, _, count = HEADER.unpack(data[: HEADER.size])
+    slots = struct.unpack(">4i", data[HEADER.size : HEADER.size + 16])
+    assert (end_ms, end_offset, count, max(slots)) == (T0 + 4_000, 800, 19, 18)
+    again = make(tmp_path, entries=64, clean=False, index_ms=T0 + 4_000)
+    assert again.query("T", "all", 64, *EVER) == [n * 100 for n in reversed(range(9))]
 
 
 def test_keys_belong_to_their_topic_and_type(tmp_path: Path) -> None:
