@@ -19,7 +19,7 @@ from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.index_check import check_index
 from cometmq.store.inspection.table_check import check_tables
-from cometmq.store.inspection.units_check import OnWrong, UnitsCheck
+from cometmq.store.inspection.units_check import UnitsCheck
 from cometmq.store.log_walk import Walk, WalkEnd
 from cometmq.store.queue_recovery import find_end, named_behind
 from cometmq.store.recovery import Progress
@@ -34,10 +34,10 @@ SOUND_BEHIND_MAX: Final = 1000
 class Check:
     """One look at a folder: `run`, then `report`; `damages` and `end` tell more about the log."""
 
-    def __init__(self, folder: Folder, progress: Progress | None = None, on_wrong: OnWrong | None = None) -> None:
+    def __init__(self, folder: Folder, progress: Progress | None = None, *, for_repair: bool = False) -> None:
         self._folder = folder
         self._progress = progress or (lambda done, total: None)
-        self._units = UnitsCheck(folder, on_wrong)
+        self.units = UnitsCheck(folder, keep_wanted=for_repair)
         self._messages = 0
         self._evidence = Evidence(
             folder.log, folder.checkpoint, clean=folder.stopped_cleanly, named_behind=self.named_behind
@@ -70,7 +70,7 @@ class Check:
         files = len(folder.log.segments)
         size = self.end - folder.log.min_offset if files else 0
         report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
-        self._units.finish(report, self.end)
+        self.units.finish(report, self.end)
 
     def _walk(self) -> int:
         log = self._folder.log
@@ -79,7 +79,7 @@ class Check:
         replay = Replay(
             self._folder.queues,
             self._folder.batches,
-            self._units,
+            self.units,
             self._folder.config.message_delay_level,
             set(),
             vouched=0,
