@@ -19,7 +19,7 @@ from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.index_check import check_index
 from cometmq.store.inspection.table_check import check_tables
-from cometmq.store.inspection.units_check import UnitsCheck
+from cometmq.store.inspection.units_check import QUEUES, UnitsCheck
 from cometmq.store.log_walk import Walk, WalkEnd
 from cometmq.store.queue_recovery import find_end, named_behind
 from cometmq.store.recovery import Progress
@@ -60,6 +60,8 @@ class Check:
         folder, report = self._folder, self.report
         for fault in folder.faults:
             report.fault(LOG, fault)
+        for text in folder.notes:
+            report.note(QUEUES, text)
         if not folder.stopped_cleanly:
             report.note(LOG, "the last broker did not stop cleanly: the next start replays the end of the log")
         self.end = self._walk()
@@ -120,7 +122,7 @@ class Check:
         queues = [(table, queue) for table in (folder.queues, folder.batches.table) for queue in table.queues.values()]
         for table, queue in queues:
             with suppress(StoreError):  # the units' check says what is wrong
-                find_end(table, queue, clean=True)
+                find_end(table, queue, clean=True, log_begin=folder.log.min_offset)
         return named_behind(queues, end, folder.log.segment_size)
 
     def _damaged(self, damage: Damage) -> None:

@@ -53,6 +53,14 @@ def plan_of(folder: Folder, progress: Progress | None = None) -> Plan:
     steps = [_fill_step(fs, folder, number, check.damages) for number in range(len(check.damages))]
     if check.lost_log is not None:
         steps.append(_begin_step(fs, folder, check))
+    short = [path for path, _ in check.units.too_short()]
+    if short:
+        steps.append(
+            Step(
+                f"{', '.join(short[:5])}: give {len(short):,} too short files of queues their length again",
+                lambda: _lengthen(fs, short, folder.config.mapped_file_size_consume_queue),
+            )
+        )
     if units and not report.is_sound("consumequeue"):
         steps.append(
             Step(
@@ -162,6 +170,16 @@ def _time_before(folder: Folder, offset: int) -> int:
         if times:
             return max(times)
     return SystemClock().now_ms()
+
+
+def _lengthen(fs: FileSystem, paths: list[str], file_size: int) -> None:
+    for path in paths:
+        fd = fs.open(path)
+        try:
+            fs.truncate(fd, file_size)
+            fs.sync(fd)
+        finally:
+            fs.close(fd)
 
 
 def _write_units(fs: FileSystem, folder: Folder, units: list[tuple[ConsumeQueue, int, bytes]]) -> None:

@@ -18,7 +18,7 @@ from cometmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.table_check import topics_of
-from cometmq.store.queue_recovery import find_end, last_place
+from cometmq.store.queue_recovery import Files, find_end, last_place
 
 QUEUES: Final = "consumequeue"
 RUN_MAX: Final = 4096  # units that are compared at once
@@ -98,10 +98,17 @@ class UnitsCheck:
         for table in (folder.queues, folder.batches.table):
             for queue in table.queues.values():
                 try:
-                    if table.starts(queue):
+                    if table.starts(queue) or table.too_short[queue]:
                         self._on_disk.add(queue)
                 except StoreError as fault:
                     self._faults.append(str(fault))
+
+        self._faults += [f"{path} has {length} bytes, and others have more" for path, length in self.too_short()]
+
+    def too_short(self) -> list[tuple[str, int]]:
+        """Files of queues that lack their end, and what they have."""
+        found = self._table.too_short.items()
+        return [(queue.path_of(start), length) for queue, short in found for start, length in short.items()]
 
     def replay(self, entries: list[Entry]) -> None:
         """Note what the queues must hold."""
@@ -212,7 +219,11 @@ class UnitsCheck:
             for queue in table.queues.values():
                 if queue not in self._on_disk:
                     continue
-                find_end(table, queue, clean=True)
+                files = find_end(table, queue, clean=True, log_begin=self._folder.log.min_offset)
+                if files is Files.HOLED:
+                    report.note(
+                        QUEUES, f"{queue.folder}: a file is missing or too short; the next start makes it again"
+                    )
                 if queue.max_offset > queue.first_offset and sum(last_place(table, queue)) > log_end:
                     report.note(
                         QUEUES,
