@@ -149,7 +149,7 @@ def _apply(given: argparse.Namespace) -> int:
                 print(f"done: {step.what}")
     _print_report(plan.report)
     for step in plan.steps:
-        print(f"left: {step.what}\n      costs: {step.costs}")
+        print(f"left: {step.what}" + (f"\n      costs: {step.costs}" if step.costs is not None else ""))
     print("sound" if plan.report.sound else "not sound" + _loss_hint(plan))
     return SOUND if plan.report.sound else NOT_SOUND
 

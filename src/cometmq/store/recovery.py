@@ -11,7 +11,8 @@ is gone altogether the queues are not cut either: the start is refused.
 
 Without the folder of the queues all are rebuilt from the first segment. A queue whose last unit does not fit the
 record it names, or whose last file holds none, is replayed from the last unit that does fit; one whose files hold none
-at all, from the first segment, unless it was made just before a kill.
+at all, from the first segment, unless it was made just before a kill. One of whose files one is missing or too short is
+cut there, and replayed from there on.
 
 Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally.
 """
@@ -97,10 +98,13 @@ class Recovery:
         )
         doubted: set[ConsumeQueue] = set()
         empty: set[ConsumeQueue] = set()
+        holed: list[tuple[QueueTable, ConsumeQueue]] = []
         for table, queue in self._queues():
-            files = find_end(table, queue, clean=clean)
+            files = find_end(table, queue, clean=clean, log_begin=log.min_offset)
             if files is Files.SPOILT:
                 doubted.add(queue)
+            elif files is Files.HOLED:
+                holed.append((table, queue))
             elif files is Files.EMPTY:
                 empty.add(queue)
             # The file of an empty one was made by who died before writing to it: its name may not be on the disk.
@@ -122,6 +126,9 @@ class Recovery:
             self._batches.start_at_end()
             log.set_end(0, 0)
             return
+        if holed:
+            self._cut_at_holes(holed)
+            doubted |= {queue for _, queue in holed}
         doubted |= {queue for table, queue in self._queues() if doubt_end(table, queue, log.record_head)}
         self._batches.count_messages()
         if empty and (clean or not self._begin_behind(self._start_after_kill(), empty)):
@@ -168,6 +175,19 @@ class Recovery:
 
     def _queues(self) -> list[tuple[QueueTable, ConsumeQueue]]:
         return [(table, queue) for table in self._tables for queue in table.queues.values()]
+
+    def _cut_at_holes(self, holed: list[tuple[QueueTable, ConsumeQueue]]) -> None:
+        """Drop the files behind the holes; replay makes them again. If a kill comes between, the next start must not
+        believe that the queues are complete."""
+        self._checkpoint.logics_ms = self._checkpoint.logics_physical_offset = 0
+        self._checkpoint.flush()
+        for table, queue in holed:
+            logger.warning(
+                "%s: a file is missing or too short; units from number %s on are made again from the log",
+                queue.folder,
+                f"{queue.max_offset:,}",
+            )
+            table.cut(queue, queue.max_offset)
 
     # Where to start
 

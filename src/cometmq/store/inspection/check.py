@@ -19,7 +19,7 @@ from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.index_check import check_index
 from cometmq.store.inspection.table_check import check_tables
-from cometmq.store.inspection.units_check import OnWrong, UnitsCheck
+from cometmq.store.inspection.units_check import QUEUES, UnitsCheck
 from cometmq.store.log_walk import Walk, WalkEnd
 from cometmq.store.queue_recovery import find_end, named_behind
 from cometmq.store.recovery import Progress
@@ -34,10 +34,10 @@ SOUND_BEHIND_MAX: Final = 1000
 class Check:
     """One look at a folder: `run`, then `report`; `damages` and `end` tell more about the log."""
 
-    def __init__(self, folder: Folder, progress: Progress | None = None, on_wrong: OnWrong | None = None) -> None:
+    def __init__(self, folder: Folder, progress: Progress | None = None, *, for_repair: bool = False) -> None:
         self._folder = folder
         self._progress = progress or (lambda done, total: None)
-        self._units = UnitsCheck(folder, on_wrong)
+        self.units = UnitsCheck(folder, keep_wanted=for_repair)
         self._messages = 0
         self._evidence = Evidence(
             folder.log, folder.checkpoint, clean=folder.stopped_cleanly, named_behind=self.named_behind
@@ -60,6 +60,8 @@ class Check:
         folder, report = self._folder, self.report
         for fault in folder.faults:
             report.fault(LOG, fault)
+        for text in folder.notes:
+            report.note(QUEUES, text)
         if not folder.stopped_cleanly:
             report.note(LOG, "the last broker did not stop cleanly: the next start replays the end of the log")
         self.end = self._walk()
@@ -70,7 +72,7 @@ class Check:
         files = len(folder.log.segments)
         size = self.end - folder.log.min_offset if files else 0
         report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
-        self._units.finish(report, self.end)
+        self.units.finish(report, self.end)
 
     def _walk(self) -> int:
         log = self._folder.log
@@ -79,7 +81,7 @@ class Check:
         replay = Replay(
             self._folder.queues,
             self._folder.batches,
-            self._units,
+            self.units,
             self._folder.config.message_delay_level,
             set(),
             vouched=0,
@@ -120,7 +122,7 @@ class Check:
         queues = [(table, queue) for table in (folder.queues, folder.batches.table) for queue in table.queues.values()]
         for table, queue in queues:
             with suppress(StoreError):  # the units' check says what is wrong
-                find_end(table, queue, clean=True)
+                find_end(table, queue, clean=True, log_begin=folder.log.min_offset)
         return named_behind(queues, end, folder.log.segment_size)
 
     def _damaged(self, damage: Damage) -> None:
