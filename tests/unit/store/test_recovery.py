@@ -22,7 +22,7 @@ from tests.unit.store.kit import (
 from cometmq.errors import StoreError
 from cometmq.store.checkpoint import SECOND_AT
 from cometmq.store.engine import Store
-from cometmq.store.recovery import INDEX_SEGMENTS_MAX
+from cometmq.store.index_holes import INDEX_SEGMENTS_MAX
 
 
 def segment(root: Path, start: int = 0) -> Path:
