@@ -265,6 +265,11 @@ class Store:
         return self._log.refusal
 
     @property
+    def fenced(self) -> bool:
+        """Whether that lasts until the store is opened again: its log is damaged, or could not be synced."""
+        return self._log.fault is not None
+
+    @property
     def state(self) -> StoreState:
         """What the store does now, and why it does less than it could."""
         log = self._log
