@@ -72,6 +72,8 @@ class Check:
         files = len(folder.log.segments)
         size = self.end - folder.log.min_offset if files else 0
         report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
+        if not files and self.lost_log is None:
+            report.note(LOG, f"nothing is there: {folder.log.folder} has no file, and nothing speaks of messages")
         self.units.finish(report, self.end)
 
     def _walk(self) -> int:
