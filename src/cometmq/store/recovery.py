@@ -244,13 +244,14 @@ class Recovery:
     def _walk(self, at: int) -> int:
         """Replay the log from `at`; returns where it ends."""
         log = self._log
-        begin, total = at, max(log.segments) + log.segment_size - at
+        begin, total = at, log.bytes_from(at)
         while (segment := log.segment_of(at)) is not None:
             view = log.view_of(segment.start)
             walk = Walk(view, segment.start, at - segment.start, check_crc=self._config.check_crc_on_recover)
             while found := walk.batch():
                 self._replay.take(segment.start, found)
-                self._progress(segment.start + walk.at - begin, total)
+                done = segment.start + walk.at - begin
+                self._progress(done, max(done, total))
             end = segment.start + walk.at
             if walk.end is WalkEnd.NO_RECORD:
                 damage = self._evidence.damage_at(end, self._replay.last_store_time_ms)
