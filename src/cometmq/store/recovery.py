@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from cometmq.errors import StoreError
 from cometmq.model.sysflag import TRANSACTION_UNSEEN
@@ -33,14 +32,13 @@ from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.damage import Damage, Evidence
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
+from cometmq.store.index_holes import indexed_from
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
 from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place, named_behind
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.replay import Replay
 
 logger = logging.getLogger("cometmq.store")
-
-INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
 
 Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
 
@@ -60,7 +58,7 @@ class Recovery:
         progress: Progress | None,
         *,
         queues_lost: bool,
-        index_lost: bool,
+        index_from: int | None,
     ) -> None:
         self._log = log
         self._batches = batches
@@ -73,7 +71,7 @@ class Recovery:
         self._on_disk: set[tuple[str, int]] = set()
         # With its folder there, an absent queue was deleted; without, all are to be rebuilt.
         self._vouched = 0 if queues_lost else checkpoint.logics_physical_offset
-        self._index_lost = index_lost and index is not None
+        self._index_from = index_from
         self._replay = Replay(
             table,
             batches,
@@ -136,8 +134,8 @@ class Recovery:
         start = self._start_clean() if clean and not doubted else self._start_after_kill()
         for queue in doubted:
             start = min(start, log.segment_start(max(queue.max_physical, log.min_offset)))
-        if self._index_lost:
-            start = min(start, sorted(log.segments)[-INDEX_SEGMENTS_MAX:][0])
+        if self._index is not None and self._index_from is not None:
+            start = min(start, max(log.segment_start(self._index_from), indexed_from(log)))
         end = self._walk(start)
         dropped = 0
         for table, queue in self._queues():
@@ -246,13 +244,14 @@ class Recovery:
     def _walk(self, at: int) -> int:
         """Replay the log from `at`; returns where it ends."""
         log = self._log
-        begin, total = at, max(log.segments) + log.segment_size - at
+        begin, total = at, log.bytes_from(at)
         while (segment := log.segment_of(at)) is not None:
             view = log.view_of(segment.start)
             walk = Walk(view, segment.start, at - segment.start, check_crc=self._config.check_crc_on_recover)
             while found := walk.batch():
                 self._replay.take(segment.start, found)
-                self._progress(segment.start + walk.at - begin, total)
+                done = segment.start + walk.at - begin
+                self._progress(done, max(done, total))
             end = segment.start + walk.at
             if walk.end is WalkEnd.NO_RECORD:
                 damage = self._evidence.damage_at(end, self._replay.last_store_time_ms)

@@ -72,6 +72,8 @@ class Check:
         files = len(folder.log.segments)
         size = self.end - folder.log.min_offset if files else 0
         report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
+        if not files and self.lost_log is None:
+            report.note(LOG, f"nothing is there: {folder.log.folder} has no file, and nothing speaks of messages")
         self.units.finish(report, self.end)
 
     def _walk(self) -> int:
@@ -88,8 +90,8 @@ class Check:
             indexed_before=-1,
         )
         at = begin = log.min_offset
-        total = max(log.segments) + log.segment_size - begin
-        while at < begin + total:
+        files_end, total = max(log.segments) + log.segment_size, log.bytes_from(begin)
+        while at < files_end:
             segment = log.segment_of(at)
             if segment is None:  # missing between others
                 later = min(start for start in log.segments if start > at)
@@ -102,10 +104,11 @@ class Check:
             while found := walk.batch():
                 self._messages += len(found)
                 replay.take(segment.start, found)
-                self._progress(segment.start + walk.at - begin, total)
+                done = segment.start + walk.at - begin
+                self._progress(done, max(done, total))
             end = segment.start + walk.at
             at = segment.end if walk.end is WalkEnd.NEXT_SEGMENT else end
-            if at == segment.end and at < begin + total:
+            if at == segment.end and at < files_end:
                 continue
             damage = self._evidence.damage_at(at, replay.last_store_time_ms)
             if damage is None:

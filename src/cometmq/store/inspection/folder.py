@@ -52,11 +52,9 @@ class Folder:
     """A store's files: the log, the queues, the checkpoint. `faults` says which files do not belong there, and
     `notes` what looks as if it did not fit the settings."""
 
-    def __init__(self, root: str, values: Mapping[str, str] | None = None) -> None:
-        values = values or {}
-        given = config.section(StoreConfig, values, store_path_root_dir=root)
-        if not Path(given.commit_log_dir).is_dir() and not Path(given.checkpoint_path).exists():
-            raise StoreError(f"{root} is no store: it has no folder commitlog (storePathCommitLog names another)")
+    def __init__(self, root: str, values: Mapping[str, str]) -> None:
+        given = store_config(root, values)
+        refuse_if_no_store(given)
         self.root = root
         self.fs = LookingFs()
         self.faults: list[str] = []
@@ -142,6 +140,18 @@ class Folder:
         last = max(log.segments, default=0)
         self.missing = [start for start in range(log.min_offset, last, size) if start not in log.segments]
         log.end = log.written = log.flushed = last + size if log.segments else 0
+
+
+def store_config(root: str, values: Mapping[str, str]) -> StoreConfig:
+    """What the settings say of a store in this folder."""
+    return config.section(StoreConfig, values, store_path_root_dir=root)
+
+
+def refuse_if_no_store(given: StoreConfig) -> None:
+    """Raise `StoreError` if there is nothing to look at."""
+    if not Path(given.commit_log_dir).is_dir() and not Path(given.checkpoint_path).exists():
+        root = given.store_path_root_dir
+        raise StoreError(f"{root} is no store: it has no folder commitlog (storePathCommitLog names another)")
 
 
 def refuse_if_open(root: str) -> None:
