@@ -270,6 +270,18 @@ def test_a_replica_that_is_behind_is_waited_for(
     assert answers >= 3
 
 
+def test_a_batch_that_is_planned_again_is_the_first_thing_a_process_does(comet: Server) -> None:
+    """A driver that was killed within a batch begins with it, before it asks how far the topic goes."""
+    topic = comet.topic(1)
+    comet.send(topic, range(5), queues=1)
+    options = comet.options(subscribe=topic, startingOffsets="earliest", retryTimeoutMs=0, requestTimeoutMs=7_654)
+    stream = Stream(options)
+    start = stream.at
+    assert stream.batch() == list(range(5))
+    other_process = {**options, "requestTimeoutMs": "7655"}  # which has connections and routes of its own
+    assert numbers_of(Stream(other_process, start).read(start, stream.at)) == list(range(5))
+
+
 @pytest.mark.parametrize("offset", [[], {"t": 5}, {"t": {"b": {"x": 5}}}, {"t": {"b": {"0": "5"}}}, {"$new": []}, 7])
 def test_a_checkpoint_that_is_none_of_ours_is_refused(comet: Server, offset: Any) -> None:
     stream = Stream(comet.options(subscribePattern="nothing"))

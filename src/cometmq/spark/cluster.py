@@ -225,7 +225,10 @@ class Cluster:
     def in_batches(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, bool | None]:
         """Whether the messages of a queue lie in batches (queue.type=BatchCQ); None where the broker does not tell."""
         found: dict[MessageQueue, bool | None] = {}
-        for broker, own in by_broker(queues).items():
+        of_brokers = by_broker(queues)
+        for topic in {str(queue.topic) for own in of_brokers.values() for queue in own}:
+            self.route(topic)  # a stream that goes on plans its last batch again before it has asked anything
+        for broker, own in of_brokers.items():
             topics = sorted({str(queue.topic) for queue in own})
             answers = self._ask_all(broker, [GetTopicConfig(topic) for topic in topics])
             told = dict(zip(topics, map(_is_of_batches, answers), strict=True))
