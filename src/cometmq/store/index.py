@@ -94,12 +94,13 @@ class IndexService:
         self.ahead = (
             False  # whether files were newer than the checkpoint: Java deletes such after a kill, whoever made them
         )
-        self.lost = False  # whether what was there turned out to hold nothing, and is to be made again
+        self.lost = False  # whether there was none, or what was there holds nothing, so that it is to be made again
 
     # Start and end
 
     def load(self, clean_exit: bool, checkpoint_index_ms: int, time_at: TimeAt = lambda offset: None) -> None:
         """Open what is there, and mend headers; after a kill, repair what was being written."""
+        was_there = self._fs.exists(self._dir)
         self._fs.make_dirs(self._dir)
         found = [file for name in self._fs.list_dir(self._dir) if (file := self._open(name)) is not None]
         for file in found:
@@ -109,7 +110,8 @@ class IndexService:
                 mend_header(file, time_at)
         files = [file for file in found if not self._unlink_if_empty(file)]
         # No file is left empty but by a kill before its first flush.
-        self.lost = not files and (bool(self.skipped) or (bool(found) and (clean_exit or checkpoint_index_ms > 0)))
+        emptied = bool(found) and (clean_exit or checkpoint_index_ms > 0)
+        self.lost = not files and (not was_there or bool(self.skipped) or emptied)
         if not clean_exit:
             doubtful = files[-2:]  # only these can have had a flush under way
             for file in files:
@@ -187,6 +189,8 @@ class IndexService:
 
         `lacks` says whether the log has messages between two places that must be in the index.
         """
+        if not self._files:
+            return 0 if lacks(-1, 1 << 62) else None
         # A later beginning is no hole, but where a file was left alone.
         ends = [-1 if self.skipped else self._files[0].begin_offset, *(file.end_offset for file in self._files)]
         begins = [*(file.begin_offset for file in self._files), 1 << 62]
@@ -273,10 +277,6 @@ class IndexService:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(entries) * ENTRY.size > index_file.TAIL_SIZE_MAX:
                 raise
             return None
-
-    @property
-    def has_files(self) -> bool:
-        return bool(self._files)
 
     @property
     def incomplete(self) -> bool:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from cometmq.errors import StoreError
 from cometmq.model.sysflag import TRANSACTION_UNSEEN
@@ -32,7 +33,7 @@ from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.damage import Damage, Evidence
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
-from cometmq.store.index_holes import indexed_from
+from cometmq.store.index_holes import indexed_from, lacks_some
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
 from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place, named_behind
 from cometmq.store.queue_table import QueueTable
@@ -58,7 +59,6 @@ class Recovery:
         progress: Progress | None,
         *,
         queues_lost: bool,
-        index_from: int | None,
     ) -> None:
         self._log = log
         self._batches = batches
@@ -71,7 +71,9 @@ class Recovery:
         self._on_disk: set[tuple[str, int]] = set()
         # With its folder there, an absent queue was deleted; without, all are to be rebuilt.
         self._vouched = 0 if queues_lost else checkpoint.logics_physical_offset
-        self._index_from = index_from
+        self._index_from: int | None = None  # what stands behind is to be indexed again
+        if index is not None:
+            self._index_from = 0 if index.lost else index.cut_at_hole(partial(lacks_some, log, self._tables))
         self._replay = Replay(
             table,
             batches,
@@ -134,7 +136,7 @@ class Recovery:
         start = self._start_clean() if clean and not doubted else self._start_after_kill()
         for queue in doubted:
             start = min(start, log.segment_start(max(queue.max_physical, log.min_offset)))
-        if self._index is not None and self._index_from is not None:
+        if self._index_from is not None:
             start = min(start, max(log.segment_start(self._index_from), indexed_from(log)))
         end = self._walk(start)
         dropped = 0

@@ -86,6 +86,14 @@ def test_an_index_of_one_file_that_is_cut_off_is_made_again(tmp_path: Path, capl
     assert "is left alone: it has 100 bytes, but maxHashSlotNum" in caplog.text
 
 
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_an_empty_folder_is_filled(tmp_path: Path, clean: bool) -> None:
+    make_store(tmp_path, clean=clean)
+    for path in (tmp_path / "index").iterdir():
+        path.unlink()
+    assert found(tmp_path) == list(range(COUNT))
+
+
 def test_it_is_made_again_for_the_newest_ten_files(tmp_path: Path) -> None:
     """What an older file had, nobody can say without reading all of the log; it does not cost what others have."""
     places = make_store(tmp_path, body=b"x" * 1500)
