@@ -50,6 +50,7 @@ from cometmq.broker.locks.table import QueueLocks
 from cometmq.broker.members import Members
 from cometmq.broker.offsets import Offsets
 from cometmq.broker.ports import FAST_PORT_SHIFT, HA_PORT_SHIFT, ON_MAIN_PORT_ONLY
+from cometmq.broker.promise import promise
 from cometmq.broker.registration import Registration
 from cometmq.broker.retry.dead_letters import DeadLetters
 from cometmq.broker.role import Role
@@ -106,6 +107,7 @@ class Broker:
         self.address = self.ha_address = ""
         self.port = 0
         self.read_only_because: str | None = None  # the log is damaged
+        self.fault_at_stop: str | None = None  # the same, or the log could not be synced
 
     async def start(self) -> None:
         """Serve; raises `ConfigError`, `StoreLocked` or another `StoreError` if that cannot be."""
@@ -116,6 +118,17 @@ class Broker:
     async def stop(self) -> None:
         """Stop cleanly; what was acknowledged is on disk afterwards."""
         await self._closing.aclose()
+
+    def _close_store(self, store: Store) -> None:
+        self.fault_at_stop = store.fault if store.fenced else None
+        store.close()
+
+    @property
+    def promise(self) -> str:
+        """What an acknowledgement means, or why there will be none."""
+        if self.read_only_because is not None:
+            return f"FOR READING ONLY: {self.read_only_because}"
+        return promise(self.settings.broker.broker_role, self.settings.store, self.settings.ha)
 
     async def _start(self, closing: AsyncExitStack) -> None:
         for warning in self.settings.warnings:
@@ -153,7 +166,7 @@ class Broker:
             progress=self._progress,
         )
         store = await loop.run_in_executor(None, opened)
-        closing.callback(store.close)
+        closing.callback(self._close_store, store)
         upkeep = Upkeep(store)
         closing.callback(upkeep.close)
         topics.persist()  # a young store has it before its first message

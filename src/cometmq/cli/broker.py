@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from cometmq import log
 from cometmq.broker.app import Broker, load_settings
-from cometmq.broker.promise import promise
 from cometmq.cli import options
 from cometmq.cli.progress import ProgressBar
 from cometmq.cli.serve import serve
@@ -41,7 +40,8 @@ def start(values: Mapping[str, str]) -> int:
 
     def announce() -> None:
         bar.close()
-        print(boot_line(broker), told_line(broker), promise_line(broker), sep="\n", flush=True)
+        promise = broker.promise[0].upper() + broker.promise[1:]
+        print(boot_line(broker), told_line(broker), promise, sep="\n", flush=True)
 
     return serve(broker, announce)
 
@@ -49,15 +49,6 @@ def start(values: Mapping[str, str]) -> int:
 def told_line(broker: Broker) -> str:
     """The address that clients must be able to reach, and where it is from."""
     return f"Clients are told {broker.address} ({broker.settings.advertised_how})"
-
-
-def promise_line(broker: Broker) -> str:
-    """What an acknowledgement means, or why there will be none."""
-    if broker.read_only_because is not None:
-        return f"FOR READING ONLY: {broker.read_only_because}"
-    settings = broker.settings
-    text = promise(settings.broker.broker_role, settings.store, settings.ha)
-    return text[0].upper() + text[1:]
 
 
 def boot_line(broker: Broker) -> str:

@@ -15,11 +15,11 @@ import orjson
 
 from cometmq.cli import options
 from cometmq.cli.progress import ProgressBar
-from cometmq.errors import StoreError
+from cometmq.errors import CometError
 from cometmq.store.fs import OsFs
 from cometmq.store.inspection.check import Check
 from cometmq.store.inspection.findings import Level, Report
-from cometmq.store.inspection.folder import Folder, refuse_if_open
+from cometmq.store.inspection.folder import Folder, refuse_if_no_store, refuse_if_open, store_config
 from cometmq.store.inspection.plan import Plan, plan_of
 from cometmq.store.inspection.records import Gap, Wanted, records, to_json, to_line
 from cometmq.store.lock import StoreLock
@@ -31,20 +31,25 @@ ROUNDS_MAX: Final = 3  # a repaired log lets the next round see what its queues 
 
 
 def run(arguments: list[str]) -> int:
-    given = _parser().parse_args(arguments)
+    given = _parsed(arguments)
     try:
         return {"check": _check, "dump": _dump, "repair": _repair}[given.what](given)
-    except StoreError as fault:
+    except CometError as fault:
         print(f"cometmq store {given.what}: {fault}", file=sys.stderr)
         return UNUSABLE
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         return SOUND
+    except OSError as error:
+        print(f"cometmq store {given.what}: {error.filename or given.folder}: {error.strerror}", file=sys.stderr)
+        return UNUSABLE
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="cometmq store", description="Look at the folder of a stopped broker.", allow_abbrev=False
+        prog="cometmq store",
+        description="Look at the folder of a broker, which must be stopped but for dump.",
+        allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="what", required=True, metavar="check|dump|repair")
     check = commands.add_parser("check", help="prove a folder sound, or say what is not")
@@ -56,21 +61,31 @@ def _parser() -> argparse.ArgumentParser:
     for command in (check, dump):
         command.add_argument("--json", action="store_true", help="for programs; `dump`: one object per line")
     dump.add_argument("--topic")
-    dump.add_argument("--queue", type=int, metavar="ID")
-    dump.add_argument("--offset", type=int, metavar="N", help="queue offsets from here on")
-    dump.add_argument("--offset-end", type=int, metavar="N", help="and before this one")
-    dump.add_argument("--physical", type=int, metavar="N", help="places in the log from here on")
-    dump.add_argument("--physical-end", type=int, metavar="N", help="and before this one")
+    dump.add_argument("--queue", type=_number, metavar="ID")
+    dump.add_argument("--offset", type=_number, metavar="N", help="queue offsets from here on")
+    dump.add_argument("--offset-end", type=_number, metavar="N", help="and before this one")
+    dump.add_argument("--physical", type=_number, metavar="N", help="places in the log from here on")
+    dump.add_argument("--physical-end", type=_number, metavar="N", help="and before this one")
     dump.add_argument("--key", help="messages that have this key or unique key")
-    dump.add_argument("--limit", type=int, metavar="N", help="at most so many")
+    dump.add_argument("--limit", type=_number, metavar="N", help="at most so many")
     repair.add_argument("--apply", action="store_true", help="do what costs nothing beyond what is lost already")
     repair.add_argument("--accept-loss", action="store_true", help="with --apply: do also what costs something")
-    return parser
+    given = parser.parse_args(arguments)
+    if given.what == "repair" and given.accept_loss and not given.apply:
+        repair.error("--accept-loss goes with --apply: by itself it changes nothing")
+    given.folder = given.folder.rstrip("/") or "/"
+    return given
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text} is no number from 0 on")
+    return int(text)
 
 
 @contextmanager
 def _opened(given: argparse.Namespace) -> Iterator[Folder]:
-    folder = Folder(given.folder.rstrip("/") or "/", options.values_of(given.config))
+    folder = Folder(given.folder, options.values_of(given.config))
     try:
         yield folder
     finally:
@@ -121,14 +136,15 @@ def _dump(given: argparse.Namespace) -> int:
 
 
 def _repair(given: argparse.Namespace) -> int:
+    refuse_if_open(given.folder)
     if not given.apply:
-        refuse_if_open(given.folder)
         with _opened(given) as folder:
             plan = _plan(folder)
         _print_plan(plan)
         if plan.steps:
             print("nothing was changed; --apply does it" + _loss_hint(plan))
         return SOUND if plan.report.sound and not plan.steps else NOT_SOUND
+    refuse_if_no_store(store_config(given.folder, options.values_of(given.config)))  # before a lock file is made
     lock = StoreLock(OsFs(), given.folder)
     lock.acquire()
     try:
@@ -149,7 +165,7 @@ def _apply(given: argparse.Namespace) -> int:
                 print(f"done: {step.what}")
     _print_report(plan.report)
     for step in plan.steps:
-        print(f"left: {step.what}\n      costs: {step.costs}")
+        print(f"left: {step.what}" + (f"\n      costs: {step.costs}" if step.costs is not None else ""))
     print("sound" if plan.report.sound else "not sound" + _loss_hint(plan))
     return SOUND if plan.report.sound else NOT_SOUND
 
@@ -169,7 +185,12 @@ def _print_plan(plan: Plan) -> None:
         if step.costs is not None:
             print(f"   costs: {step.costs}")
     if not plan.steps:
-        print("nothing to repair" if plan.report.sound else "nothing here can be repaired: restore a backup")
+        print("nothing to repair" if plan.report.sound else f"nothing here can be repaired: {_what_else(plan.report)}")
+
+
+def _what_else(report: Report) -> str:
+    move_away = any("move it away" in found.text for found in report.findings if found.level is Level.FAULT)
+    return "move away what does not belong to the store" if move_away else "restore a backup"
 
 
 def _loss_hint(plan: Plan) -> str:

@@ -140,7 +140,8 @@ class SinkLog:
                 f"batch {decided.batch} of {decided.query} was decided with {decided.rows} rows and came again with "
                 f"{rows}: the checkpoint was changed, or a source or the query does not give a repeated batch the same "
                 "rows. What was decided is delivered, and nothing else of it. Bring back the checkpoint that goes with "
-                f"{self.folder} (sinkLog); or, to go on with what was delivered, make an empty file {path}"
+                f"{self.folder} (sinkLog); or, to go on with what was delivered and nothing else, make an empty file "
+                f"{path}"
             )
 
     def _put(self, path: Path, data: bytes) -> bool:

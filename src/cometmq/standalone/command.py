@@ -11,7 +11,6 @@ from pathlib import Path
 
 from cometmq import __version__, log
 from cometmq.broker.ports import FAST_PORT_SHIFT
-from cometmq.broker.promise import promise
 from cometmq.cli import options
 from cometmq.cli.serve import serve
 from cometmq.errors import ConfigError
@@ -54,7 +53,7 @@ def run(arguments: list[str]) -> int:
     server = Standalone(chosen, options.values_of(given.config))
     options.warn_if_open(server.broker.settings.broker.bind_address, "server")
     code = serve(server, lambda: print(banner(server), flush=True))
-    print(f"Stopped. All that was acknowledged is in {server.data}", flush=True)
+    print(f"Stopped. {stopped(server)}", flush=True)
     return code
 
 
@@ -85,6 +84,16 @@ def run_cluster(given: argparse.Namespace) -> int:
     return code
 
 
+def stopped(server: Standalone) -> str:
+    """Where all is, unless something is known to be wrong with it."""
+    fault = server.broker.fault_at_stop
+    return (
+        f"All that was acknowledged is in {server.data}"
+        if fault is None
+        else f"At the end no messages were taken: {fault}"
+    )
+
+
 def banner(server: Standalone) -> str:
     """What listens where, what is promised, where the data is, what to try next."""
     broker, settings = server.broker, server.broker.settings
@@ -99,7 +108,7 @@ def banner(server: Standalone) -> str:
             f"  NameServer  {server.namesrv.address}",
             f"  broker      {host}:{broker.port}, {ports}; {name}",
             f"  clients     are told {broker.address} ({settings.advertised_how})",
-            f"  durability  {promise(settings.broker.broker_role, settings.store, settings.ha)}",
+            f"  durability  {broker.promise}",
             f"  data        {server.data}",
             f"  try next    {tour}, or any Apache RocketMQ client with namesrvAddr={namesrv}",
         ]

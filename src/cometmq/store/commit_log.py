@@ -40,6 +40,8 @@ JOIN_SIZE_MAX: Final = 1 << 20  # below it one joined pwrite beats many small pi
 DISK_FULL_RETRY_MS: Final = 1000
 
 _PIECE: Final = 1 << 20
+_STEPS: Final = 4096  # of a segment, in which it is looked for zeros
+_STEP_MIN: Final = 512
 _SYS_FLAG: Final = Struct(">i")
 _HEAD: Final = Struct(">iI4xi4xqq")
 _MAGICS: Final = (MAGIC_V1, MAGIC_V2)
@@ -159,6 +161,26 @@ class CommitLog:
                     yield piece_at, self._fs.pread(fd, min(size, stop - piece_at) + overlap, piece_at)
         finally:
             self._fs.close(fd)
+
+    def bytes_from(self, begin: int) -> int:
+        """About how many bytes there are to read: space that was made behind the messages does not count.
+
+        Halving finds where the last file's zeros begin. A message of zeros may mislead it, so only a bar may ask.
+        """
+        start = max(self.segments, default=0)
+        step = max(self.segment_size // _STEPS, _STEP_MIN)
+        low, high = 0, -(-self.segment_size // step)
+        fd = self._fs.open(self.segments[start].path, read_only=True)
+        try:
+            while low < high:
+                middle = (low + high) // 2
+                if any(self._fs.pread(fd, step, middle * step)):
+                    low = middle + 1
+                else:
+                    high = middle
+        finally:
+            self._fs.close(fd)
+        return max(start + min(low * step, self.segment_size) - begin, 0)
 
     def record_head(self, offset: int) -> tuple[int, int, int] | None:
         """Size, queue id and queue offset of what stands at `offset`, zeros if it is no record; None before the log."""

@@ -124,7 +124,7 @@ class ConsumeQueue:
         for name in fs.list_dir(self.folder):
             start = int(name) // unit_size
             path = f"{self.folder}/{name}"
-            if start >= offset:
+            if start >= offset or start < self.first_offset:  # behind the end, or left over
                 fs.unlink(path)
             elif start + self.file_units > offset:
                 fd = fs.open(path)

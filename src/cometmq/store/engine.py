@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from cometmq.clock import Clock, SystemClock
@@ -34,6 +35,7 @@ from cometmq.store.dispatch import UNWRITTEN_UNITS_MAX, Arrival, Dispatcher
 from cometmq.store.following import FollowedLog
 from cometmq.store.fs import FileSystem, OsFs
 from cometmq.store.index import IndexService
+from cometmq.store.index_holes import lacks_some
 from cometmq.store.lock import StoreLock
 from cometmq.store.maintenance import Maintenance
 from cometmq.store.property_scan import scan_properties
@@ -152,12 +154,15 @@ class Store:
         self._table.load()
         self._batches.load()
         self._checkpoint.load()
-        index_lost = not self._fs.exists(self.config.index_dir)
+        index_from = None if self._fs.exists(self.config.index_dir) else 0
         self._lock.create_abort()
         try:
             if self._index is not None:
                 self._index.load(clean, self._checkpoint.index_ms, self._log.time_at)
-                index_lost = index_lost or self._index.lost
+                if self._index.lost:
+                    index_from = 0
+                elif index_from is None and self._index.has_files:
+                    index_from = self._index.cut_at_hole(partial(lacks_some, self._log, self._tables))
             recovery = Recovery(
                 self._log,
                 self._table,
@@ -168,7 +173,7 @@ class Store:
                 self.config,
                 progress,
                 queues_lost=queues_lost,
-                index_lost=index_lost,
+                index_from=index_from,
             )
             recovery.run(clean=clean)
         except StoreError:
@@ -259,6 +264,11 @@ class Store:
     def fault(self) -> str | None:
         """Why the store takes no messages, as a sentence."""
         return self._log.refusal
+
+    @property
+    def fenced(self) -> bool:
+        """Whether that lasts until the store is opened again: its log is damaged, or could not be synced."""
+        return self._log.fault is not None
 
     @property
     def state(self) -> StoreState:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -109,7 +109,7 @@ class IndexService:
                 mend_header(file, time_at)
         files = [file for file in found if not self._unlink_if_empty(file)]
         # No file is left empty but by a kill before its first flush.
-        self.lost = bool(found) and not files and (clean_exit or checkpoint_index_ms > 0)
+        self.lost = not files and (bool(self.skipped) or (bool(found) and (clean_exit or checkpoint_index_ms > 0)))
         if not clean_exit:
             doubtful = files[-2:]  # only these can have had a flush under way
             for file in files:
@@ -149,6 +149,7 @@ class IndexService:
             self.skipped.append(
                 f"{file.path} is left alone: it has {size} bytes, but maxHashSlotNum and maxIndexNum say {file.size}"
             )
+            log.warning("%s", self.skipped[-1])
             return None
         file.open()
         return file
@@ -180,6 +181,28 @@ class IndexService:
         self._last = self._files[-1] if self._files and not self._files[-1].full else None
         self._indexed_before = min(self._indexed_before, log_end - 1)
         self.flush()
+
+    def cut_at_hole(self, lacks: Callable[[int, int], bool]) -> int | None:
+        """Drop the files behind the first that is not followed by the next; from where on replay has to bring messages.
+
+        `lacks` says whether the log has messages between two places that must be in the index.
+        """
+        # A later beginning is no hole, but where a file was left alone.
+        ends = [-1 if self.skipped else self._files[0].begin_offset, *(file.end_offset for file in self._files)]
+        begins = [*(file.begin_offset for file in self._files), 1 << 62]
+        for count, (end, begin) in enumerate(zip(ends, begins, strict=True)):
+            if lacks(end, begin):
+                log.warning("%s: messages from offset %s on are indexed again: a file is missing", self._dir, end)
+                while len(self._files) > count:
+                    file = self._files.pop()
+                    file.close()
+                    self._fs.unlink(file.path)
+                self._last = self._files[-1] if self._files and not self._files[-1].full else None
+                if self._last is not None:
+                    self._last.load_slots()
+                self._indexed_before = end
+                return end
+        return None
 
     def close(self) -> None:
         """Close the files; what was not flushed is lost."""
@@ -250,6 +273,10 @@ class IndexService:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT) or len(entries) * ENTRY.size > index_file.TAIL_SIZE_MAX:
                 raise
             return None
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self._files)
 
     @property
     def incomplete(self) -> bool:

@@ -31,42 +31,69 @@ class Files(Enum):
     WHOLE = auto()
     SPOILT = auto()  # something stands behind the end, or the last file is empty
     EMPTY = auto()  # no unit at all
+    HOLED = auto()  # one is missing between others or too short; only what stands before it is loaded
 
 
-def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool) -> Files:
+def find_end(table: QueueTable, queue: ConsumeQueue, *, clean: bool, log_begin: int) -> Files:
     """Load what the files hold; after a kill, zero what stands behind. Empty files stay, until the queue is rebuilt:
-    nothing else tells it from a deleted one."""
+    nothing else tells it from a deleted one. So do those behind a hole."""
     starts = table.starts(queue)
-    if not starts:
+    named = [*starts, *table.too_short[queue]]
+    if not named:
         return Files.NONE
-    first = starts[-1]
-    while first - queue.file_units in starts:
-        first -= queue.file_units
-    suspect = max(first, starts[-1] - (SUSPECT_FILES - 1) * queue.file_units)
-    if clean:
-        end = starts[-1]
-        while (count := _count_sorted(table, queue, end)) == 0 and end > first:
-            end -= queue.file_units
-        end += count
-    else:
-        end = suspect
-        while end <= starts[-1]:
-            count = _count_linear(table, queue, end)
-            end += count
-            if count < queue.file_units:
-                break
+    first, last = _run(table, queue, starts, min(named), log_begin)
+    holed = last < max(named)
+    end = _find_end(table, queue, first, last, clean=clean and not holed) if last >= 0 else first
     queue.load(first, end)
-    if end == first:
+    if not holed and end == first:
         return Files.EMPTY
-    spoilt = end <= starts[-1] or any(table.file_units(queue, end, 1))
+    if end > first and table.units(queue, queue.max_offset - 1, 1) != BLANK_UNIT:
+        queue.max_physical = sum(last_place(table, queue))
+    else:
+        queue.max_physical = -1
+    if holed:
+        if queue.max_physical <= log_begin:
+            queue.load(0, 0)  # nothing of it is in the log: the queue may begin anywhere behind the hole
+            queue.max_physical = -1
+        return Files.HOLED
+    spoilt = end <= last or any(table.file_units(queue, end, 1))
     if not clean:
         table.cut(queue, end)
-    if table.units(queue, queue.max_offset - 1, 1) == BLANK_UNIT:
-        queue.max_physical = -1
-    else:
-        physical_offset, size = last_place(table, queue)
-        queue.max_physical = physical_offset + size
     return Files.SPOILT if spoilt else Files.WHOLE
+
+
+def _run(table: QueueTable, queue: ConsumeQueue, starts: list[int], begin: int, log_begin: int) -> tuple[int, int]:
+    """The first and the last of the files that stand together from `begin` on; (0, -1) if there is a hole at once.
+
+    A hole does not count if the unit behind it names the first message of the log, or an older one.
+    """
+    first, last = 0, -1
+    for start in starts:
+        if start > (begin if last < 0 else last + queue.file_units):
+            place, size, *_ = table.layout.unpack(table.file_units(queue, start, 1))
+            if size <= 0 or not 0 <= place <= log_begin:
+                break
+            first = start
+        elif last < 0:
+            first = start
+        last = start
+    return first, last
+
+
+def _find_end(table: QueueTable, queue: ConsumeQueue, first: int, last: int, *, clean: bool) -> int:
+    """The unit behind the last one of these files."""
+    if clean:
+        end = last
+        while (count := _count_sorted(table, queue, end)) == 0 and end > first:
+            end -= queue.file_units
+        return end + count
+    end = max(first, last - (SUSPECT_FILES - 1) * queue.file_units)
+    while end <= last:
+        count = _count_linear(table, queue, end)
+        end += count
+        if count < queue.file_units:
+            break
+    return end
 
 
 def doubt_end(table: QueueTable, queue: ConsumeQueue, record_head: RecordHead) -> bool:

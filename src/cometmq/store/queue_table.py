@@ -55,6 +55,7 @@ class QueueTable:
             raise StoreError(f"{setting} is {file_size}: make it a multiple of {unit_size}")
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.files_lock = RLock()  # held while queue files are written or removed
+        self.too_short: dict[ConsumeQueue, dict[int, int]] = {}  # by first unit, how many bytes such a file has
         self._descriptors: OrderedDict[str, int] = OrderedDict()
         # Written since the last sync; touched only by the one `QueueWrite` that runs.
         self.unsynced_files: set[str] = set()
@@ -72,9 +73,25 @@ class QueueTable:
                     self.open(topic, int(name))
 
     def starts(self, queue: ConsumeQueue) -> list[int]:
-        """First units of a queue's files."""
-        found = load_starts(self._fs, queue.folder, self.file_size, self._setting)
+        """First units of a queue's files. Those that are too short, though others are not, are left out and noted."""
+        short = self.too_short[queue] = {}
+
+        def is_damaged(start: int, length: int) -> bool:
+            if length < self.file_size and self._has_file_of_right_size():
+                short[start // self._unit_size] = length
+            return start // self._unit_size in short
+
+        found = load_starts(self._fs, queue.folder, self.file_size, self._setting, is_damaged)
         return [start // self._unit_size for start in found]
+
+    def _has_file_of_right_size(self) -> bool:
+        """Whether any file of any queue tells that the setting is right."""
+        sizes = (
+            self._fs.size(f"{queue.folder}/{name}")
+            for queue in self.queues.values()
+            for name in self._fs.list_dir(queue.folder)
+        )
+        return self.file_size in sizes
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made if it is new; its files come with its first write."""

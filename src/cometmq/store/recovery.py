@@ -11,7 +11,8 @@ is gone altogether the queues are not cut either: the start is refused.
 
 Without the folder of the queues all are rebuilt from the first segment. A queue whose last unit does not fit the
 record it names, or whose last file holds none, is replayed from the last unit that does fit; one whose files hold none
-at all, from the first segment, unless it was made just before a kill.
+at all, from the first segment, unless it was made just before a kill. One of whose files one is missing or too short is
+cut there, and replayed from there on.
 
 Mirrors: DefaultMessageStore.recover, CommitLog.recoverNormally, recoverAbnormally.
 """
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from cometmq.errors import StoreError
 from cometmq.model.sysflag import TRANSACTION_UNSEEN
@@ -32,14 +32,13 @@ from cometmq.store.consume_queue import ConsumeQueue
 from cometmq.store.damage import Damage, Evidence
 from cometmq.store.dispatch import Dispatcher
 from cometmq.store.index import IndexService
+from cometmq.store.index_holes import indexed_from
 from cometmq.store.log_walk import FoundTuple, Walk, WalkEnd
 from cometmq.store.queue_recovery import Files, cut_behind, doubt_end, find_end, last_place, named_behind
 from cometmq.store.queue_table import QueueTable
 from cometmq.store.replay import Replay
 
 logger = logging.getLogger("cometmq.store")
-
-INDEX_SEGMENTS_MAX: Final = 10  # so far back a lost index is rebuilt
 
 Progress = Callable[[int, int], None]  # bytes walked, bytes to walk
 
@@ -59,7 +58,7 @@ class Recovery:
         progress: Progress | None,
         *,
         queues_lost: bool,
-        index_lost: bool,
+        index_from: int | None,
     ) -> None:
         self._log = log
         self._batches = batches
@@ -72,7 +71,7 @@ class Recovery:
         self._on_disk: set[tuple[str, int]] = set()
         # With its folder there, an absent queue was deleted; without, all are to be rebuilt.
         self._vouched = 0 if queues_lost else checkpoint.logics_physical_offset
-        self._index_lost = index_lost and index is not None
+        self._index_from = index_from
         self._replay = Replay(
             table,
             batches,
@@ -97,10 +96,13 @@ class Recovery:
         )
         doubted: set[ConsumeQueue] = set()
         empty: set[ConsumeQueue] = set()
+        holed: list[tuple[QueueTable, ConsumeQueue]] = []
         for table, queue in self._queues():
-            files = find_end(table, queue, clean=clean)
+            files = find_end(table, queue, clean=clean, log_begin=log.min_offset)
             if files is Files.SPOILT:
                 doubted.add(queue)
+            elif files is Files.HOLED:
+                holed.append((table, queue))
             elif files is Files.EMPTY:
                 empty.add(queue)
             # The file of an empty one was made by who died before writing to it: its name may not be on the disk.
@@ -122,6 +124,9 @@ class Recovery:
             self._batches.start_at_end()
             log.set_end(0, 0)
             return
+        if holed:
+            self._cut_at_holes(holed)
+            doubted |= {queue for _, queue in holed}
         doubted |= {queue for table, queue in self._queues() if doubt_end(table, queue, log.record_head)}
         self._batches.count_messages()
         if empty and (clean or not self._begin_behind(self._start_after_kill(), empty)):
@@ -129,8 +134,8 @@ class Recovery:
         start = self._start_clean() if clean and not doubted else self._start_after_kill()
         for queue in doubted:
             start = min(start, log.segment_start(max(queue.max_physical, log.min_offset)))
-        if self._index_lost:
-            start = min(start, sorted(log.segments)[-INDEX_SEGMENTS_MAX:][0])
+        if self._index is not None and self._index_from is not None:
+            start = min(start, max(log.segment_start(self._index_from), indexed_from(log)))
         end = self._walk(start)
         dropped = 0
         for table, queue in self._queues():
@@ -168,6 +173,19 @@ class Recovery:
 
     def _queues(self) -> list[tuple[QueueTable, ConsumeQueue]]:
         return [(table, queue) for table in self._tables for queue in table.queues.values()]
+
+    def _cut_at_holes(self, holed: list[tuple[QueueTable, ConsumeQueue]]) -> None:
+        """Drop the files behind the holes; replay makes them again. If a kill comes between, the next start must not
+        believe that the queues are complete."""
+        self._checkpoint.logics_ms = self._checkpoint.logics_physical_offset = 0
+        self._checkpoint.flush()
+        for table, queue in holed:
+            logger.warning(
+                "%s: a file is missing or too short; units from number %s on are made again from the log",
+                queue.folder,
+                f"{queue.max_offset:,}",
+            )
+            table.cut(queue, queue.max_offset)
 
     # Where to start
 
@@ -226,13 +244,14 @@ class Recovery:
     def _walk(self, at: int) -> int:
         """Replay the log from `at`; returns where it ends."""
         log = self._log
-        begin, total = at, max(log.segments) + log.segment_size - at
+        begin, total = at, log.bytes_from(at)
         while (segment := log.segment_of(at)) is not None:
             view = log.view_of(segment.start)
             walk = Walk(view, segment.start, at - segment.start, check_crc=self._config.check_crc_on_recover)
             while found := walk.batch():
                 self._replay.take(segment.start, found)
-                self._progress(segment.start + walk.at - begin, total)
+                done = segment.start + walk.at - begin
+                self._progress(done, max(done, total))
             end = segment.start + walk.at
             if walk.end is WalkEnd.NO_RECORD:
                 damage = self._evidence.damage_at(end, self._replay.last_store_time_ms)

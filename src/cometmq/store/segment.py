@@ -12,6 +12,7 @@ Mirrors: MappedFileQueue.doLoad, DefaultMappedFile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from cometmq.errors import StoreError
@@ -24,8 +25,15 @@ def segment_path(folder: str, start: int) -> str:
     return f"{folder}/{start:020d}"
 
 
-def load_starts(fs: FileSystem, folder: str, size: int, setting: str) -> list[int]:
-    """Start offsets of the files in a folder, ascending. `setting` names what decides their size."""
+def load_starts(
+    fs: FileSystem,
+    folder: str,
+    size: int,
+    setting: str,
+    is_damaged: Callable[[int, int], bool] = lambda start, length: False,
+) -> list[int]:
+    """Start offsets of the files in a folder, ascending. `setting` names what decides their size; one of another size
+    is asked for, and left out if it is damaged."""
     names = [name for name in fs.list_dir(folder) if not fs.is_dir(f"{folder}/{name}")]
     for name in names:
         if len(name) != 20 or not name.isdecimal():
@@ -36,6 +44,8 @@ def load_starts(fs: FileSystem, folder: str, size: int, setting: str) -> list[in
     for name in names:
         path, start = f"{folder}/{name}", int(name)
         length = fs.size(path)
+        if length != size and start % size == 0 and is_damaged(start, length):
+            continue
         if length != size or start % size:
             raise StoreError(
                 f"{path} has {length} bytes, but {setting} is {size}: set it to what the store was made with, "

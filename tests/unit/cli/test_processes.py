@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.unit.store.kit import FILE_UNITS, SEGMENT_SIZE, open_small, send, settle
 
 from cometmq.model.names import AUTO_CREATE_TOPIC
 from cometmq.net.pool import connect
@@ -77,6 +78,32 @@ async def test_standalone_serves_a_route_to_its_own_broker(tmp_path: Path) -> No
         assert process.wait(30) == 0
     assert (tmp_path / "here" / "commitlog").is_dir()
     assert not (tmp_path / "here" / "abort").exists()
+
+
+def test_standalone_promises_nothing_over_a_damaged_store(tmp_path: Path) -> None:
+    store = open_small(tmp_path / "here")
+    for number in range(5):
+        send(store, b"message %d" % number * 20)
+    settle(store)
+    store.maintain(thorough=True)
+    store.abandon()
+    (tmp_path / "here" / "config").mkdir(exist_ok=True)
+    (tmp_path / "here" / "config" / "topics.json").write_text('{"topicConfigTable":{}}')
+    log = tmp_path / "here" / "commitlog" / f"{0:020d}"
+    log.write_bytes(log.read_bytes().replace(b"message 2", b"massage 2", 1))
+    (tmp_path / "small.conf").write_text(
+        f"mappedFileSizeCommitLog={SEGMENT_SIZE}\nmappedFileSizeConsumeQueue={FILE_UNITS * 20}\n"
+        "maxHashSlotNum=16\nmaxIndexNum=64\n"
+    )
+    command = "standalone --namesrv-port 0 --broker-port 0 --data here -c small.conf"
+    with running(tmp_path, "-m", "cometmq.cli", *command.split()) as process:
+        banner = "\n".join(lines_until(process, "try next"))
+        assert f"durability  FOR READING ONLY: {log} is damaged at byte" in banner
+        assert "an acknowledged message" not in banner
+        process.send_signal(signal.SIGINT)
+        last = lines_until(process, "Stopped")[-1]
+        assert f"no messages were taken: {log} is damaged at byte" in last and "All that" not in last
+        assert process.wait(30) == 0
 
 
 def test_a_broker_says_what_clients_are_told_and_by_whose_choice(tmp_path: Path) -> None:

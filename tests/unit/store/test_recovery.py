@@ -23,7 +23,9 @@ from tests.unit.store.kit import (
 from cometmq.errors import StoreError
 from cometmq.store.checkpoint import SECOND_AT
 from cometmq.store.engine import Store
-from cometmq.store.recovery import INDEX_SEGMENTS_MAX
+from cometmq.store.index_holes import INDEX_SEGMENTS_MAX
+from cometmq.store.inspection.check import Check
+from cometmq.store.inspection.folder import Folder
 
 
 def segment(root: Path, start: int = 0) -> Path:
@@ -300,6 +302,28 @@ def test_progress_is_told(tmp_path: Path) -> None:
     store = Store.open(small_config(tmp_path), store_host=HOST, progress=lambda done, total: told.append((done, total)))
     assert len(told) > 3 and all(0 < done <= total for done, total in told)
     store.close()
+
+
+@pytest.mark.parametrize("count", [1, 5, 9, 30])
+def test_progress_ends_where_the_messages_end(tmp_path: Path, count: int) -> None:
+    """And not with the space that was made for others."""
+    size = 64 * 1024
+    store = open_small(tmp_path, mapped_file_size_commit_log=size)
+    for number in range(count):
+        send(store, b"%d" % number * 3000)
+    settle(store)
+    end = store.written_offset
+    store.abandon()
+    told: list[tuple[int, int]] = []
+    config = small_config(tmp_path, mapped_file_size_commit_log=size)
+    Store.open(config, store_host=HOST, progress=lambda done, total: told.append((done, total))).abandon()
+    done, total = told[-1]
+    assert done == end <= total < end + 1024
+    told.clear()
+    folder = Folder(str(tmp_path), {})
+    Check(folder, lambda done, total: told.append((done, total))).run()
+    folder.close()
+    assert told[-1] == (done, total)
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -27,7 +27,7 @@ from typing import Final
 from cometmq.broker.durability import Durability
 from cometmq.broker.ha.config import HaConfig
 from cometmq.clock import Clock
-from cometmq.errors import CometError, PeerRefused, StoreError
+from cometmq.errors import CometError, PeerRefused, PeerUnreachable, StoreError
 from cometmq.net.pool import Pool
 from cometmq.net.stream import Stream, connect
 from cometmq.store.engine import Store
@@ -148,7 +148,7 @@ class SlaveSide:
                 else:
                     self._greeted.set()
             except CometError as fault:
-                self._complain(str(fault))
+                self._complain(fault)
             except Exception:
                 log.exception("following the master failed; the slave comes again in %g s", self._again_s)
             try:
@@ -157,11 +157,12 @@ class SlaveSide:
             except TimeoutError:
                 pass
 
-    def _complain(self, why: str) -> None:
-        """Once for each trouble: it is tried again every few seconds."""
-        if why != self._complaint:
-            self._complaint = why
-            log.warning("not following the master %s: %s", self._ha_address, why)
+    def _complain(self, fault: CometError) -> None:
+        """Once for each trouble: it is tried again every few seconds. A master that is gone is gone in several ways."""
+        trouble = "gone" if isinstance(fault, PeerUnreachable) else str(fault)
+        if trouble != self._complaint:
+            self._complaint = trouble
+            log.warning("not following the master %s: %s", self._ha_address, fault)
 
     # --- before the stream
 

@@ -19,7 +19,7 @@ from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.index_check import check_index
 from cometmq.store.inspection.table_check import check_tables
-from cometmq.store.inspection.units_check import OnWrong, UnitsCheck
+from cometmq.store.inspection.units_check import QUEUES, UnitsCheck
 from cometmq.store.log_walk import Walk, WalkEnd
 from cometmq.store.queue_recovery import find_end, named_behind
 from cometmq.store.recovery import Progress
@@ -34,10 +34,10 @@ SOUND_BEHIND_MAX: Final = 1000
 class Check:
     """One look at a folder: `run`, then `report`; `damages` and `end` tell more about the log."""
 
-    def __init__(self, folder: Folder, progress: Progress | None = None, on_wrong: OnWrong | None = None) -> None:
+    def __init__(self, folder: Folder, progress: Progress | None = None, *, for_repair: bool = False) -> None:
         self._folder = folder
         self._progress = progress or (lambda done, total: None)
-        self._units = UnitsCheck(folder, on_wrong)
+        self.units = UnitsCheck(folder, keep_wanted=for_repair)
         self._messages = 0
         self._evidence = Evidence(
             folder.log, folder.checkpoint, clean=folder.stopped_cleanly, named_behind=self.named_behind
@@ -60,6 +60,8 @@ class Check:
         folder, report = self._folder, self.report
         for fault in folder.faults:
             report.fault(LOG, fault)
+        for text in folder.notes:
+            report.note(QUEUES, text)
         if not folder.stopped_cleanly:
             report.note(LOG, "the last broker did not stop cleanly: the next start replays the end of the log")
         self.end = self._walk()
@@ -70,7 +72,9 @@ class Check:
         files = len(folder.log.segments)
         size = self.end - folder.log.min_offset if files else 0
         report.summary[LOG] = f"{files} files, {self._messages:,} messages, {size:,} bytes"
-        self._units.finish(report, self.end)
+        if not files and self.lost_log is None:
+            report.note(LOG, f"nothing is there: {folder.log.folder} has no file, and nothing speaks of messages")
+        self.units.finish(report, self.end)
 
     def _walk(self) -> int:
         log = self._folder.log
@@ -79,15 +83,15 @@ class Check:
         replay = Replay(
             self._folder.queues,
             self._folder.batches,
-            self._units,
+            self.units,
             self._folder.config.message_delay_level,
             set(),
             vouched=0,
             indexed_before=-1,
         )
         at = begin = log.min_offset
-        total = max(log.segments) + log.segment_size - begin
-        while at < begin + total:
+        files_end, total = max(log.segments) + log.segment_size, log.bytes_from(begin)
+        while at < files_end:
             segment = log.segment_of(at)
             if segment is None:  # missing between others
                 later = min(start for start in log.segments if start > at)
@@ -100,10 +104,11 @@ class Check:
             while found := walk.batch():
                 self._messages += len(found)
                 replay.take(segment.start, found)
-                self._progress(segment.start + walk.at - begin, total)
+                done = segment.start + walk.at - begin
+                self._progress(done, max(done, total))
             end = segment.start + walk.at
             at = segment.end if walk.end is WalkEnd.NEXT_SEGMENT else end
-            if at == segment.end and at < begin + total:
+            if at == segment.end and at < files_end:
                 continue
             damage = self._evidence.damage_at(at, replay.last_store_time_ms)
             if damage is None:
@@ -120,7 +125,7 @@ class Check:
         queues = [(table, queue) for table in (folder.queues, folder.batches.table) for queue in table.queues.values()]
         for table, queue in queues:
             with suppress(StoreError):  # the units' check says what is wrong
-                find_end(table, queue, clean=True)
+                find_end(table, queue, clean=True, log_begin=folder.log.min_offset)
         return named_behind(queues, end, folder.log.segment_size)
 
     def _damaged(self, damage: Damage) -> None:

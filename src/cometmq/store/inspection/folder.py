@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,26 +49,31 @@ class LookingFs(OsFs):
 
 
 class Folder:
-    """A store's files: the log, the queues, the checkpoint. `faults` says which files do not belong there."""
+    """A store's files: the log, the queues, the checkpoint. `faults` says which files do not belong there, and
+    `notes` what looks as if it did not fit the settings."""
 
-    def __init__(self, root: str, values: Mapping[str, str] | None = None) -> None:
-        values = values or {}
-        given = config.section(StoreConfig, values, store_path_root_dir=root)
-        if not Path(given.commit_log_dir).is_dir() and not Path(given.checkpoint_path).exists():
-            raise StoreError(f"{root} is no store: it has no folder commitlog (storePathCommitLog names another)")
+    def __init__(self, root: str, values: Mapping[str, str]) -> None:
+        given = store_config(root, values)
+        refuse_if_no_store(given)
         self.root = root
         self.fs = LookingFs()
         self.faults: list[str] = []
+        self.notes: list[str] = []
         self.missing: list[int] = []  # starts of files that are missing between others
         files = self._numbered(given.commit_log_dir)
         sizes = [size for _, size in files if size]
         self.config = dataclasses.replace(
             given,
             mapped_file_size_commit_log=max(sizes, default=given.mapped_file_size_commit_log),
-            mapped_file_size_consume_queue=self._file_size(given.consume_queue_dir, UNIT_SIZE)
-            or given.mapped_file_size_consume_queue,
-            mapper_file_size_batch_consume_queue=self._file_size(given.batch_consume_queue_dir, BATCH_UNIT_SIZE)
-            or given.mapper_file_size_batch_consume_queue,
+            mapped_file_size_consume_queue=self._file_size(
+                given.consume_queue_dir, UNIT_SIZE, given.mapped_file_size_consume_queue, "mappedFileSizeConsumeQueue"
+            ),
+            mapper_file_size_batch_consume_queue=self._file_size(
+                given.batch_consume_queue_dir,
+                BATCH_UNIT_SIZE,
+                given.mapper_file_size_batch_consume_queue,
+                "mapperFileSizeBatchConsumeQueue",
+            ),
         )
         self.log = CommitLog(self.fs, self.config, SystemClock())
         self._load_log(files)
@@ -109,13 +115,18 @@ class Folder:
                 self.faults.append(f"{path} does not belong to the store: move it away")
         return found
 
-    def _file_size(self, folder: str, unit_size: int) -> int:
-        """The size of the first file of a queue that has one."""
-        for path in sorted(Path(folder).glob("*/*/" + "[0-9]" * 20)):
-            size = path.stat().st_size
-            if size and size % unit_size == 0:
-                return size
-        return 0
+    def _file_size(self, folder: str, unit_size: int, given: int, setting: str) -> int:
+        """The size that a file has as the settings say, or else most files, and of two sizes the larger."""
+        found = (path.stat().st_size for path in Path(folder).glob("*/*/" + "[0-9]" * 20))
+        sizes = Counter(size for size in found if size and size % unit_size == 0)
+        if not sizes or given in sizes:
+            return given
+        size = max(sizes, key=lambda size: (sizes[size], size))
+        self.notes.append(
+            f"the files of {folder} have {size:,} bytes, but {setting} is {given:,}: a broker without another setting "
+            "does not start; give its settings with -c"
+        )
+        return size
 
     def _load_log(self, files: list[tuple[str, int]]) -> None:
         log, size = self.log, self.config.mapped_file_size_commit_log
@@ -129,6 +140,18 @@ class Folder:
         last = max(log.segments, default=0)
         self.missing = [start for start in range(log.min_offset, last, size) if start not in log.segments]
         log.end = log.written = log.flushed = last + size if log.segments else 0
+
+
+def store_config(root: str, values: Mapping[str, str]) -> StoreConfig:
+    """What the settings say of a store in this folder."""
+    return config.section(StoreConfig, values, store_path_root_dir=root)
+
+
+def refuse_if_no_store(given: StoreConfig) -> None:
+    """Raise `StoreError` if there is nothing to look at."""
+    if not Path(given.commit_log_dir).is_dir() and not Path(given.checkpoint_path).exists():
+        root = given.store_path_root_dir
+        raise StoreError(f"{root} is no store: it has no folder commitlog (storePathCommitLog names another)")
 
 
 def refuse_if_open(root: str) -> None:

@@ -26,8 +26,6 @@ from cometmq.store.log_walk import Walk
 from cometmq.store.recovery import Progress
 from cometmq.store.segment import Segment, segment_path
 
-UNITS_KEPT_MAX = 10_000_000  # wrong units that one repair puts right
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -49,17 +47,20 @@ class Plan:
 def plan_of(folder: Folder, progress: Progress | None = None) -> Plan:
     """Look at the store and say what can be done."""
     fs = OsFs()
-    units: list[tuple[ConsumeQueue, int, bytes]] = []
-
-    def note(queue: ConsumeQueue, offset: int, unit: bytes) -> None:
-        if len(units) < UNITS_KEPT_MAX:
-            units.append((queue, offset, unit))
-
-    check = Check(folder, progress, note)
+    check = Check(folder, progress, for_repair=True)
     report = check.run()
+    units = list(check.units.wanted())
     steps = [_fill_step(fs, folder, number, check.damages) for number in range(len(check.damages))]
     if check.lost_log is not None:
         steps.append(_begin_step(fs, folder, check))
+    short = [path for path, _ in check.units.too_short()]
+    if short:
+        steps.append(
+            Step(
+                f"{', '.join(short[:5])}: give {len(short):,} too short files of queues their length again",
+                lambda: _lengthen(fs, short, folder.config.mapped_file_size_consume_queue),
+            )
+        )
     if units and not report.is_sound("consumequeue"):
         steps.append(
             Step(
@@ -169,6 +170,16 @@ def _time_before(folder: Folder, offset: int) -> int:
         if times:
             return max(times)
     return SystemClock().now_ms()
+
+
+def _lengthen(fs: FileSystem, paths: list[str], file_size: int) -> None:
+    for path in paths:
+        fd = fs.open(path)
+        try:
+            fs.truncate(fd, file_size)
+            fs.sync(fd)
+        finally:
+            fs.close(fd)
 
 
 def _write_units(fs: FileSystem, folder: Folder, units: list[tuple[ConsumeQueue, int, bytes]]) -> None:

@@ -1,12 +1,14 @@
 """Do the queues hold, for every message of the log, the unit that names it?
 
-What a unit must be follows from the record alone, so a wrong one can be put right: `on_wrong` is told where.
+What a unit must be follows from the record alone, so a wrong one can be put right: `wanted` tells where. A queue whose
+offsets begin again was deleted and made again, and only its last life counts: replay, too, cuts what was there before.
 Units of queues of batches are not compared; their end is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from enum import Enum, auto
 from typing import Final
 
 from cometmq.errors import StoreError
@@ -16,48 +18,97 @@ from cometmq.store.consume_queue import UNIT, UNIT_SIZE, ConsumeQueue
 from cometmq.store.inspection.findings import Report
 from cometmq.store.inspection.folder import Folder
 from cometmq.store.inspection.table_check import topics_of
-from cometmq.store.queue_recovery import find_end, last_place
+from cometmq.store.queue_recovery import Files, find_end, last_place
 
 QUEUES: Final = "consumequeue"
 RUN_MAX: Final = 4096  # units that are compared at once
 NAMED_MAX: Final = 20  # queues that are named in a report
-
-OnWrong = Callable[[ConsumeQueue, int, bytes], None]  # queue, unit, the bytes that should stand there
+UNITS_KEPT_MAX: Final = 10_000_000  # wrong units that one repair puts right
 
 _NO_UNIT: Final = bytes(UNIT_SIZE)
 
 
-class Tally:
-    """What was found out about one queue."""
+class Kind(Enum):
+    """How units are."""
 
-    __slots__ = ("lacking", "lacking_from", "right", "start", "wanted", "wrong", "wrong_from")
+    RIGHT = auto()
+    WRONG = auto()
+    LACKING = auto()
+
+
+class Run:
+    """Units `[start, end)` of one kind; what they must be, if it is kept."""
+
+    __slots__ = ("end", "kind", "place", "start", "units")
+
+    def __init__(self, kind: Kind, start: int, place: int) -> None:
+        self.kind = kind
+        self.start = self.end = start
+        self.place = place  # in the log, of the first
+        self.units = bytearray()
+
+
+class Tally:
+    """What was found out about the life of one queue that came last."""
+
+    __slots__ = ("lives", "runs", "start", "wanted")
 
     def __init__(self) -> None:
         self.start = 0  # first unit of `wanted`
         self.wanted = bytearray()
-        self.right = self.wrong = self.lacking = 0
-        self.wrong_from = self.lacking_from = -1  # unit; place in the log
+        self.runs: list[Run] = []
+        self.lives = 1
+
+    def add(self, kind: Kind, offset: int, count: int, unit: bytes) -> Run:
+        """Count units of a kind; `unit` is what the first of them must be."""
+        if not self.runs or self.runs[-1].kind is not kind or self.runs[-1].end != offset:
+            self.runs.append(Run(kind, offset, UNIT.unpack(unit)[0]))
+        run = self.runs[-1]
+        run.end += count
+        return run
+
+    def cut(self, offset: int) -> None:
+        """Forget the units from `offset` on."""
+        while self.runs and self.runs[-1].start >= offset:
+            self.runs.pop()
+        if self.runs and self.runs[-1].end > offset:
+            self.runs[-1].end = offset
+            del self.runs[-1].units[(offset - self.runs[-1].start) * UNIT_SIZE :]
+
+    def of(self, kind: Kind) -> list[Run]:
+        return [run for run in self.runs if run.kind is kind]
+
+    def count(self, kind: Kind) -> int:
+        return sum(run.end - run.start for run in self.of(kind))
 
 
 class UnitsCheck:
     """Given the records in the order of the log, as dispatch would be."""
 
-    def __init__(self, folder: Folder, on_wrong: OnWrong | None) -> None:
+    def __init__(self, folder: Folder, *, keep_wanted: bool = False) -> None:
         self._folder = folder
         self._table = folder.queues
-        self._on_wrong = on_wrong
+        self._room = UNITS_KEPT_MAX if keep_wanted else 0
         self._tallies: dict[ConsumeQueue, Tally] = {}
         self.unwritten_units = 0
         self._topics = topics_of(folder)
+        self._reborn: dict[str, tuple[int, int]] = {}  # topics made again: which life that is, and where it begins
         self._on_disk: set[ConsumeQueue] = set()
         self._faults: list[str] = []
         for table in (folder.queues, folder.batches.table):
             for queue in table.queues.values():
                 try:
-                    if table.starts(queue):
+                    if table.starts(queue) or table.too_short[queue]:
                         self._on_disk.add(queue)
                 except StoreError as fault:
                     self._faults.append(str(fault))
+
+        self._faults += [f"{path} has {length} bytes, and others have more" for path, length in self.too_short()]
+
+    def too_short(self) -> list[tuple[str, int]]:
+        """Files of queues that lack their end, and what they have."""
+        found = self._table.too_short.items()
+        return [(queue.path_of(start), length) for queue, short in found for start, length in short.items()]
 
     def replay(self, entries: list[Entry]) -> None:
         """Note what the queues must hold."""
@@ -70,6 +121,12 @@ class UnitsCheck:
             count = len(tally.wanted) // UNIT_SIZE
             if queue_offset != tally.start + count or count >= RUN_MAX:
                 self._compare(queue, tally)
+                if queue_offset < tally.start + count:
+                    tally.cut(queue_offset)
+                    if queue_offset == 0:
+                        tally.lives += 1
+                        last = self._reborn.get(queue.topic, (0, 0))
+                        self._reborn[queue.topic] = max(last, (tally.lives, physical_offset))
                 tally.start = queue_offset
             tally.wanted += UNIT.pack(physical_offset, size, code)
 
@@ -81,48 +138,43 @@ class UnitsCheck:
             part, wanted = wanted[: count * UNIT_SIZE], wanted[count * UNIT_SIZE :]
             there = self._table.file_units(queue, offset, count).ljust(len(part), b"\0")
             if there == part:
-                tally.right += count
+                tally.add(Kind.RIGHT, offset, count, part[:UNIT_SIZE])
             else:
-                self._compare_each(queue, tally, offset, part, there)
+                self._compare_each(tally, offset, part, there)
             offset += count
 
-    def _compare_each(self, queue: ConsumeQueue, tally: Tally, offset: int, part: bytes, there: bytes) -> None:
+    def _compare_each(self, tally: Tally, offset: int, part: bytes, there: bytes) -> None:
         for number, at in enumerate(range(0, len(part), UNIT_SIZE), offset):
             unit, found = part[at : at + UNIT_SIZE], there[at : at + UNIT_SIZE]
             if unit == found:
-                tally.right += 1
+                tally.add(Kind.RIGHT, number, 1, unit)
                 continue
-            if found == _NO_UNIT:
-                tally.lacking += 1
-                if tally.lacking_from < 0:
-                    tally.lacking_from = UNIT.unpack(unit)[0]
-            else:
-                tally.wrong += 1
-                if tally.wrong_from < 0:
-                    tally.wrong_from = number
-            if self._on_wrong is not None and (queue in self._on_disk or queue.topic in self._topics):
-                self._on_wrong(queue, number, unit)
+            run = tally.add(Kind.LACKING if found == _NO_UNIT else Kind.WRONG, number, 1, unit)
+            if self._room:
+                self._room -= 1
+                run.units += unit
 
     def finish(self, report: Report, log_end: int) -> None:
         """Say what was found."""
         replayed_from = self._replayed_from()
-        deleted = right = 0
+        deleted = right = late = 0
         wrong: list[str] = []
-        late = 0
         for queue, tally in self._tallies.items():
             self._compare(queue, tally)
-            right += tally.right
+        for queue, tally in self._tallies.items():
+            right += tally.count(Kind.RIGHT)
             name = f"{queue.topic}/{queue.queue_id}"
-            if tally.wrong:
-                wrong.append(f"{name} has {tally.wrong} wrong units, the first is number {tally.wrong_from}")
-            if not tally.lacking:
+            if count := tally.count(Kind.WRONG):
+                first = tally.of(Kind.WRONG)[0].start
+                wrong.append(f"{name} has {count} wrong units, the first is number {first}")
+            if not (lacking := tally.count(Kind.LACKING)):
                 continue
-            if queue not in self._on_disk and queue.topic not in self._topics and replayed_from:
-                deleted += tally.lacking
-            elif tally.lacking_from >= replayed_from:
-                late += tally.lacking
+            if replayed_from and self._was_deleted(queue, tally):
+                deleted += lacking
+            elif tally.of(Kind.LACKING)[0].place >= replayed_from:
+                late += lacking
             else:
-                wrong.append(f"{name} lacks the units of {tally.lacking} messages")
+                wrong.append(f"{name} lacks the units of {lacking} messages")
         report.summary[QUEUES] = f"{len(self._on_disk)} queues, {right:,} units name their messages"
         wrong = self._faults + wrong
         for text in wrong[:NAMED_MAX]:
@@ -134,6 +186,23 @@ class UnitsCheck:
         if deleted:
             report.note(QUEUES, f"{deleted:,} messages are of topics that were deleted")
         self._find_ahead(report, log_end)
+
+    def wanted(self) -> Iterator[tuple[ConsumeQueue, int, bytes]]:
+        """The units that are not as they must be: queue, number, what must stand there. Once all was compared."""
+        for queue, tally in self._tallies.items():
+            if not self._was_deleted(queue, tally):
+                for run in tally.runs:
+                    for at in range(0, len(run.units), UNIT_SIZE):
+                        yield queue, run.start + at // UNIT_SIZE, bytes(run.units[at : at + UNIT_SIZE])
+
+    def _was_deleted(self, queue: ConsumeQueue, tally: Tally) -> bool:
+        """Whether no file of a queue is there because its topic was deleted, and made again without it perhaps."""
+        if queue in self._on_disk:
+            return False
+        if queue.topic not in self._topics:
+            return True
+        lives, begin = self._reborn.get(queue.topic, (0, 0))
+        return tally.lives < lives and tally.runs[0].place < begin
 
     def _replayed_from(self) -> int:
         """From where on the next start brings messages to the queues that lack them."""
@@ -150,7 +219,11 @@ class UnitsCheck:
             for queue in table.queues.values():
                 if queue not in self._on_disk:
                     continue
-                find_end(table, queue, clean=True)
+                files = find_end(table, queue, clean=True, log_begin=self._folder.log.min_offset)
+                if files is Files.HOLED:
+                    report.note(
+                        QUEUES, f"{queue.folder}: a file is missing or too short; the next start makes it again"
+                    )
                 if queue.max_offset > queue.first_offset and sum(last_place(table, queue)) > log_end:
                     report.note(
                         QUEUES,
