@@ -2,7 +2,8 @@
 
 Without `topics.json` no message of the log can be read or found again, and consumers would be told that their topics
 are absent. So while the log holds messages it must be there, or the copy before it. Other tables may be absent, as a
-young store has none; but where a table has only empty copies its content is lost.
+young store has none; but where a table has only empty copies its content is lost. One empty file and no copy before it
+is what Java leaves that was killed in its first save: after a kill that counts as absent.
 
 Mirrors: nothing in Java, which starts without.
 """
@@ -14,6 +15,7 @@ from typing import Final
 from cometmq.errors import StoreError
 from cometmq.store.config import StoreConfig
 from cometmq.store.fs import FileSystem
+from cometmq.store.lock import ABORT_NAME
 from cometmq.store.segment import segment_path
 from cometmq.store.tables import BACKUP_SUFFIX
 
@@ -28,12 +30,13 @@ def lost_tables(fs: FileSystem, config: StoreConfig) -> dict[str, str]:
         return {}  # Java leaves an empty file when it dies early in its first save
     folder = config.config_dir
     sizes = {name: fs.size(f"{folder}/{name}") for name in _tables_in(fs, folder)}
+    killed = fs.exists(f"{config.store_path_root_dir}/{ABORT_NAME}")
     found: dict[str, str] = {}
     for name in sorted({TOPICS} | {name.removesuffix(BACKUP_SUFFIX) for name in sizes}):
         copies = [sizes[copy] for copy in (name, f"{name}{BACKUP_SUFFIX}") if copy in sizes]
         if not copies:
             found[name] = f"{folder}/{name} is gone, and so is the copy before it; the log has messages"
-        elif not any(copies):
+        elif not any(copies) and not (killed and name != TOPICS and f"{name}{BACKUP_SUFFIX}" not in sizes):
             found[name] = f"{folder}/{name} is empty, and there is no copy before it that is not"
     return found
 

@@ -152,12 +152,13 @@ def last_place(table: QueueTable, queue: ConsumeQueue) -> tuple[int, int]:
     return _place(table, queue, queue.max_offset - 1)
 
 
-def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int, record_head: RecordHead) -> None:
-    """Drop the units that point behind the log's end, and what are none: bits that flipped behind the last one."""
+def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int, record_head: RecordHead, read_from: int) -> None:
+    """Drop the units that point behind the log's end, and what are none: bits that flipped behind the last one, and
+    units of messages that were torn, which Java leaves there. From `read_from` on the log was read and is whole."""
     offset = queue.max_offset
     while offset > queue.first_offset:
         physical_offset, size = _place(table, queue, offset - 1)
-        if physical_offset + size <= end and _may_be_unit(table, queue, offset - 1, record_head):
+        if physical_offset + size <= end and _may_be_unit(table, queue, offset - 1, record_head, read_from):
             queue.max_physical = physical_offset + size
             break
         offset -= 1
@@ -166,17 +167,24 @@ def cut_behind(table: QueueTable, queue: ConsumeQueue, end: int, record_head: Re
     table.cut(queue, offset)
 
 
-def _may_be_unit(table: QueueTable, queue: ConsumeQueue, offset: int, record_head: RecordHead) -> bool:
-    """Whether a message may have stood there: one stands there, or it is in order behind another unit."""
+def _may_be_unit(table: QueueTable, queue: ConsumeQueue, offset: int, record_head: RecordHead, read_from: int) -> bool:
+    """Whether a message may have stood there: one stands there, or the unit is in order behind another one.
+
+    Where the log was read, something of its size must stand there; a bit of its queue or offset may have flipped.
+    """
     unit, before = table.unit(queue, offset), table.unit(queue, offset - 1)
     if unit is None or unit[1] < RECORD_SIZE_MIN:
         return False
-    if before is None or before[1] == BLANK_UNIT_SIZE:
-        return True
-    if before[1] >= RECORD_SIZE_MIN and unit[0] >= before[0] + before[1]:
-        return True
     head = record_head(unit[0])
-    return head is None or head == (unit[1], queue.queue_id, unit[4] if table.layout is not UNIT else offset)
+    wanted = (unit[1], queue.queue_id, unit[4] if table.layout is not UNIT else offset)
+    if before is None or before[1] == BLANK_UNIT_SIZE:
+        ordered = True
+    else:
+        ordered = before[1] >= RECORD_SIZE_MIN and unit[0] >= before[0] + before[1]
+    if head is None or head == wanted:
+        return True
+    resembles = head[0] == wanted[0] and (head[1] == wanted[1] or head[2] == wanted[2])
+    return ordered and (unit[0] < read_from or resembles)
 
 
 def _place(table: QueueTable, queue: ConsumeQueue, offset: int) -> tuple[int, int]:

@@ -143,7 +143,7 @@ class Recovery:
         for table, queue in self._queues():
             if queue.max_physical > end or queue in doubted or queue in empty:
                 max_offset = queue.max_offset
-                cut_behind(table, queue, end, log.record_head)
+                cut_behind(table, queue, end, log.record_head, 1 << 62 if self.damages else start)
                 dropped += max_offset - queue.max_offset
             table.correct_min_offset(queue, log.min_offset)
             queue.next_offset = queue.max_offset

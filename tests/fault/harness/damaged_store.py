@@ -101,8 +101,8 @@ def _files(store: Path, names: tuple[str, ...]) -> list[Path]:
 def _lose(*names: str) -> Spoil:
     def spoil(store: Path, chance: Random) -> None:
         for name in names:
-            path = store / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(store / name, ignore_errors=True)
+            (store / name).unlink(missing_ok=True)  # CometMQ may not have needed it yet
 
     return spoil
 

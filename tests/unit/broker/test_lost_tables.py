@@ -70,6 +70,26 @@ async def test_another_table_that_has_no_content(
         assert [bytes(record.body) for record in await pulled(channel)] == [b"kept"]
 
 
+@pytest.mark.parametrize("saved_before", [False, True])
+async def test_java_may_be_killed_in_the_first_save_of_a_table(
+    broker: StartBroker, tmp_path: Path, saved_before: bool
+) -> None:
+    """It writes the copy before, if there is one, and then in place."""
+    async with broker() as (_, channel):
+        await channel.call(send(), b"kept")
+    config = tmp_path / "store" / "config"
+    (tmp_path / "store" / "abort").touch()
+    (config / "consumerFilter.json").write_bytes(b"")
+    if saved_before:
+        (config / "consumerFilter.json.bak").write_bytes(b"")
+        with pytest.raises(StoreError, match=r"consumerFilter\.json is empty"):
+            async with broker():
+                pass
+    else:
+        async with broker() as (_, channel):
+            assert [bytes(record.body) for record in await pulled(channel)] == [b"kept"]
+
+
 async def test_numbers_that_are_given_again_are_not_passed_over(
     broker: StartBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import time
 from pathlib import Path
 
@@ -185,6 +186,29 @@ def test_queues_ahead_of_the_log_are_cut(tmp_path: Path, caplog: pytest.LogCaptu
     store.close()
     store = open_small(tmp_path)
     assert len(bodies(store)) == count + 1
+    store.close()
+
+
+@pytest.mark.parametrize("at", [0, 40], ids=["messages of another size", "the midst of messages"])
+def test_units_that_java_left_of_torn_messages_are_cut(tmp_path: Path, at: int) -> None:
+    """It begins to write before them again; what it has stored since, in other queues, stands where they point."""
+    store = open_small(tmp_path)
+    for number in range(3):
+        send(store, b"%d" % number)
+    others = [send(store, b"x" * 100, queue_id=1).physical_offset for _ in range(3)]
+    settle(store)
+    store.maintain(thorough=True)
+    store.abandon()
+    stale = b"".join(struct.pack(">qiq", place + at, 110, 0) for place in others)
+    patch(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", 3 * 20, stale)
+    for _ in range(2):
+        store = open_small(tmp_path)
+        assert (store.max_offset("T", 0), len(bodies(store))) == (3, 3)
+        store.abandon()
+    store = open_small(tmp_path)
+    assert send(store, b"next").queue_offset == 3
+    settle(store)
+    assert bodies(store) == [b"0", b"1", b"2", b"next"]
     store.close()
 
 
