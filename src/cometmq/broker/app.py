@@ -68,7 +68,7 @@ from cometmq.model.topic import TopicConfig
 from cometmq.net.name_servers import NameServers, address_server_url
 from cometmq.net.routes import Routes, send_away
 from cometmq.net.server import Server, bind, bind_group, ip_of
-from cometmq.store.engine import Store
+from cometmq.store.engine import LASTING, Store
 from cometmq.store.fs import OsFs
 from cometmq.store.needed_tables import TOPICS, check_tables_there
 from cometmq.store.recovery import Progress
@@ -120,7 +120,7 @@ class Broker:
         await self._closing.aclose()
 
     def _close_store(self, store: Store) -> None:
-        self.fault_at_stop = store.fault if store.fenced else None
+        self.fault_at_stop = store.fault if store.state.name in LASTING else None
         store.close()
 
     @property

@@ -48,6 +48,7 @@ from cometmq.store.time_search import LOWER, Boundary, TimeSearch
 from cometmq.store.unit_healing import UnitHealer
 from cometmq.wire.record import RECORD_SIZE_MIN
 
+LASTING: Final = ("fenced", "read-only")  # states that only end when the store is opened again
 NEVER: Final = (1 << 63) - 1  # a time that will not come; who waits for it has another reason to end that
 
 
@@ -256,10 +257,6 @@ class Store:
     def fault(self) -> str | None:
         """Why the store takes no messages, as a sentence."""
         return self._log.refusal
-
-    @property
-    def fenced(self) -> bool:  # until the store is opened again: its log is damaged, or could not be synced
-        return self._log.fault is not None
 
     @property
     def state(self) -> StoreState:

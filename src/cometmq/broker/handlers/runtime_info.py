@@ -24,7 +24,7 @@ from cometmq.broker.role import Role
 from cometmq.broker.statistics import Rates, Reads, Sample
 from cometmq.clock import Clock
 from cometmq.net.routes import LATER, Call, Later, handles
-from cometmq.store.engine import Store
+from cometmq.store.engine import LASTING, Store
 from cometmq.wire.bodies.kv import encode_kv_table
 from cometmq.wire.codes import VERSION_TEXT
 from cometmq.wire.requests.admin import GetBrokerRuntimeInfo
@@ -80,7 +80,7 @@ class RuntimeInfo:
         name, why = self._store.state
         return {
             "cometmq.store.state": name,
-            "cometmq.store.fenced": str(int(name in ("fenced", "read-only"))),
+            "cometmq.store.fenced": str(int(name in LASTING)),
             "cometmq.store.why": why,
         }
 
